@@ -40,14 +40,16 @@ class Example:
   """One question of a corpus.
 
   Attributes:
-    id: unique within the corpus; decides the split (data/splits.py).
+    id: unique within the corpus.
     corpus: the reader's name, e.g. "ragtruth".
-    question: plain text.
+    question: plain text; decides the split (data/splits.py).
     passages: the documents the answer must be supported by.
     answers: reference long answers (supervised warm-up), possibly none.
     qa_pairs: ASQA's short answers, one tuple of aliases a sub-question.
     aliases: short gold answers of factoid corpora.
     answerable: the corpus's own label, None where it has none.
+    split_key: decides the split instead, where many examples share one question
+      (RAGTruth's summaries).
   """
 
   id: str
@@ -58,6 +60,7 @@ class Example:
   qa_pairs: tuple[tuple[str, ...], ...] = ()
   aliases: tuple[str, ...] = ()
   answerable: bool | None = None
+  split_key: str = ""
 
 
 class Prompts(NamedTuple):

@@ -1,0 +1,1 @@
+"""Corpora, their split, and the order in which a run sees them (no jax)."""
