@@ -1,0 +1,384 @@
+"""The causal decoder: one prompt pass shared by the G answers of a question.
+
+`prefill` runs all but the last token of each prompt once; `extend` runs answer tokens
+that read the prompt's keys and values without copying them G times. Sampling,
+log-probabilities, the loss, preference pairs and judges all use these two.
+
+Parameters are a nested dict of arrays, paths joined by "/". A model is R repeats of a
+group of layers (`DecoderConfig.group`): 1 layer for Llama and Qwen, several where kinds
+of layers alternate. Layer l of a checkpoint is row l // len(group) of
+blocks/layer_{l % len(group)}. L below is R; every kernel is [in, out]:
+
+  embed/embedding                                   [V, D]
+  blocks/layer_0/attn_norm/scale                    [L, D]
+  blocks/layer_0/attn/{q,k,v}_proj/kernel           [L, D, heads * H]
+  blocks/layer_0/attn/{q,k,v}_proj/bias             [L, heads * H]  where qkv_bias
+  blocks/layer_0/attn/{q,k}_norm/scale              [L, H]          where qk_norm
+  blocks/layer_0/attn/o_proj/kernel                 [L, N * H, D]
+  blocks/layer_0/mlp_norm/scale                     [L, D]
+  blocks/layer_0/mlp/{gate,up}_proj/kernel          [L, D, F]
+  blocks/layer_0/mlp/down_proj/kernel               [L, F, D]
+  final_norm/scale                                  [D]
+  head/kernel                                       [D, V]          where not tied
+
+An adapter is a tree of the same paths with lora_a [L, in, r] and lora_b [L, r, out] in
+the place of kernel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from asc_jax.models.layers import KV, MLP, Attention, AttentionConfig, RMSNorm, rms_norm
+from asc_jax.models.lora import LoraConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoderConfig:
+  """What a decoder is made of, and how it computes.
+
+  Attributes:
+    family: name of the checkpoint's architecture (families.py).
+    vocab_size: V.
+    width: D.
+    mlp_width: F, hidden width of the MLP.
+    num_layers: layers in all; a multiple of len(group).
+    group: the repeating group of layers.
+    norm_eps: epsilon of every RMS norm.
+    tied: logits come from the embedding.
+    dtype: compute type; logits, norms and softmaxes are float32 always.
+    attention: backend, see attention.attend.
+    remat: what the backward pass recomputes: "block" or "none".
+  """
+
+  family: str
+  vocab_size: int
+  width: int
+  mlp_width: int
+  num_layers: int
+  group: tuple[AttentionConfig, ...]
+  norm_eps: float = 1e-5
+  tied: bool = False
+  dtype: str = "float32"
+  attention: str = "auto"
+  remat: str = "block"
+
+  @property
+  def repeats(self) -> int:
+    return self.num_layers // len(self.group)
+
+
+class Layer(nnx.Module):
+  """Pre-norm attention, then a pre-norm MLP."""
+
+  def __init__(self, config: DecoderConfig, kind: AttentionConfig, *, lora, rngs):
+    self.backend = config.attention
+    self.attn_norm = RMSNorm(config.width, config.norm_eps)
+    self.attn = Attention(config.width, kind, eps=config.norm_eps, lora=lora, rngs=rngs)
+    self.mlp_norm = RMSNorm(config.width, config.norm_eps)
+    self.mlp = MLP(config.width, config.mlp_width, lora=lora, rngs=rngs)
+
+  def prefill(self, x, lengths, skip):
+    """x [B, 1, P, D] -> (x, KV [B, K, P, H]); `skip`: only K and V are needed."""
+    positions = jnp.broadcast_to(jnp.arange(x.shape[2]), (x.shape[0], x.shape[2]))
+    h = self.attn_norm(x)
+    own = self.attn.keys_values(h, positions)
+
+    def rest():
+      y = x + self.attn(h, positions, own, None, lengths, 0, self.backend)
+      return y + self.mlp(self.mlp_norm(y))
+
+    x = jax.lax.cond(skip, lambda: x, rest)
+    return x, KV(own.k[:, :, 0], own.v[:, :, 0])
+
+  def extend(self, x, prefix: KV, lengths, offset, store):
+    """x [B, G, T, D] -> x; `store` keeps new keys and values and returns all so far."""
+    positions = lengths[:, None] + offset + jnp.arange(x.shape[2])  # [B, T]
+    h = self.attn_norm(x)
+    own = store(self.attn.keys_values(h, positions))
+    x = x + self.attn(h, positions, own, prefix, lengths, offset, self.backend)
+    return x + self.mlp(self.mlp_norm(x))
+
+
+class Block(nnx.Module):
+  """One repeating group of layers, as attributes layer_0, layer_1, ..."""
+
+  def __init__(self, config: DecoderConfig, lora: LoraConfig | None, *, rngs: nnx.Rngs):
+    for i, kind in enumerate(config.group):
+      setattr(self, f"layer_{i}", Layer(config, kind, lora=lora, rngs=rngs))
+
+  def layers(self):
+    names = sorted((n for n in vars(self) if n.startswith("layer_")), key=lambda n: int(n[6:]))
+    return [(name, getattr(self, name)) for name in names]
+
+
+@functools.lru_cache(maxsize=64)
+def _graph(config: DecoderConfig, lora: LoraConfig | None) -> nnx.GraphDef:
+  """The block's structure, without arrays."""
+  return nnx.split(nnx.eval_shape(lambda: Block(config, lora, rngs=nnx.Rngs(0))))[0]
+
+
+@functools.partial(
+  jax.tree_util.register_dataclass,
+  data_fields=["params", "adapter"],
+  meta_fields=["config", "lora"],
+)
+@dataclasses.dataclass(frozen=True)
+class DecoderState:
+  """A decoder: weights, an adapter or None, and what they mean.
+
+  A pytree whose static part (config, lora) is hashable, so it passes through jax.jit.
+  """
+
+  params: dict[str, Any]
+  adapter: dict[str, Any] | None
+  config: DecoderConfig
+  lora: LoraConfig | None = None
+
+  def trainable(self) -> dict[str, Any]:
+    """What the optimizer sees: the adapter where there is one, else the weights."""
+    return self.params if self.adapter is None else self.adapter
+
+  def with_trainable(self, tree: dict[str, Any]) -> DecoderState:
+    """The same decoder with `tree` in the place of `trainable()`."""
+    field = "params" if self.adapter is None else "adapter"
+    return dataclasses.replace(self, **{field: tree})
+
+  def reference(self) -> DecoderState:
+    """The same weights with the adapter off."""
+    return dataclasses.replace(self, adapter=None, lora=None)
+
+
+class Prefix(NamedTuple):
+  """What `extend` needs of the prompts; leading axis L of each array is the repeats."""
+
+  layers: dict[str, KV]  # layer_0: K and V [L, B, K, P, H]
+  lengths: jax.Array  # int32[B], tokens of the prefix: the prompt's but the last
+
+
+def init(config: DecoderConfig, key: jax.Array, lora: LoraConfig | None = None) -> DecoderState:
+  """A decoder with random float32 weights; the adapter, if any, starts as a no-op."""
+  embed_key, head_key, blocks_key = jax.random.split(key, 3)
+  params: dict[str, Any] = {
+    "embed": {"embedding": jax.random.normal(embed_key, (config.vocab_size, config.width)) * 0.02},
+    "blocks": _init_blocks(config, None, blocks_key, nnx.Param),
+    "final_norm": {"scale": jnp.ones((config.width,))},
+  }
+  if not config.tied:
+    kernel = jax.random.normal(head_key, (config.width, config.vocab_size))
+    params["head"] = {"kernel": kernel * config.width**-0.5}
+  state = DecoderState(params, None, config)
+  return state if lora is None else add_adapter(state, lora, key)
+
+
+def add_adapter(state: DecoderState, lora: LoraConfig, key: jax.Array) -> DecoderState:
+  """`state` with a fresh float32 adapter, a no-op until it is trained."""
+  adapter = {"blocks": _init_blocks(state.config, lora, key, nnx.LoRAParam)}
+  return dataclasses.replace(state, adapter=adapter, lora=lora)
+
+
+def _init_blocks(config, lora, key, kind) -> dict[str, Any]:
+  def one(key):
+    block = Block(config, lora, rngs=nnx.Rngs(params=key, lora=key))
+    return nnx.to_pure_dict(nnx.state(block, kind))
+
+  # Compiled, so that kernels of which only the adapter is kept are never made.
+  return jax.jit(jax.vmap(one))(jax.random.split(key, config.repeats))
+
+
+def _stacked(state: DecoderState) -> dict[str, Any]:
+  """Weights and adapter of the blocks in one tree."""
+  blocks = state.params["blocks"]
+  if state.adapter is None:
+    return blocks
+
+  def join(a, b):
+    return a | {k: join(a[k], v) if k in a else v for k, v in b.items()}
+
+  return join(blocks, state.adapter["blocks"])
+
+
+def _scan(state: DecoderState, body, carry, xs):
+  """Runs `body(block, index, carry, x)` over the repeats; recomputes it backwards."""
+  config = state.config
+  graph = _graph(config, state.lora)
+
+  def step(carry, inputs):
+    params, index, x = inputs
+    return body(nnx.merge(graph, params), index, carry, x)
+
+  if config.remat == "block":
+    step = jax.checkpoint(step, prevent_cse=False)
+  return jax.lax.scan(step, carry, (_stacked(state), jnp.arange(config.repeats), xs))
+
+
+def _embed(state: DecoderState, tokens: jax.Array) -> jax.Array:
+  return state.params["embed"]["embedding"][tokens].astype(state.config.dtype)
+
+
+def _final_norm(state: DecoderState, x: jax.Array) -> jax.Array:
+  return rms_norm(x, state.params["final_norm"]["scale"], state.config.norm_eps)
+
+
+def _prefill_block(config, block, index, x, lengths):
+  """One group over the prompts x [B, 1, P, D]; the very last layer stops at K and V."""
+  memory = {}
+  for name, layer in block.layers():
+    final = name == f"layer_{len(config.group) - 1}"
+    skip = index == config.repeats - 1 if final else False
+    x, memory[name] = layer.prefill(x, lengths, skip)
+  return x, memory
+
+
+def prefill(state: DecoderState, tokens: jax.Array, lengths: jax.Array) -> Prefix:
+  """Keys and values of every prompt token but the last.
+
+  The last real token is the first that `extend` is fed. Arrays keep the bucket's P
+  columns; those at and after lengths - 1 are never read.
+
+  Args:
+    tokens: int32[B, P], padded on the right.
+    lengths: int32[B], real tokens, at least 1.
+  """
+  config = state.config
+
+  def body(block, index, x, _):
+    return _prefill_block(config, block, index, x, lengths)
+
+  _, layers = _scan(state, body, _embed(state, tokens)[:, None], None)
+  return Prefix(layers, lengths - 1)
+
+
+def init_cache(state: DecoderState, prefix: Prefix, groups: int, max_tokens: int) -> dict[str, KV]:
+  """Room for the keys and values of G answers: layer_0: [L, B, K, G, T, H], ..."""
+
+  def room(x):
+    repeats, batch, heads, _, width = x.shape
+    return jnp.zeros((repeats, batch, heads, groups, max_tokens, width), x.dtype)
+
+  return jax.tree.map(room, prefix.layers)
+
+
+def extend(state: DecoderState, prefix: Prefix, tokens: jax.Array, offset, cache=None):
+  """Runs answer tokens after the prefix.
+
+  Fed [last prompt token, y_1, ..., y_{T-1}], position t of the result predicts y_t.
+
+  Args:
+    tokens: int32[B, G, T].
+    offset: places of the answer that went before, int or traced.
+    cache: from `init_cache`, holding the places before offset. None: tokens are the
+      whole answer and offset is 0.
+
+  Returns:
+    (hidden [B, G, T, D] after the final norm, cache).
+  """
+
+  def body(block, index, carry, memory):
+    x, cache = carry
+    for name, layer in block.layers():
+
+      def store(new, name=name):
+        nonlocal cache
+        if cache is None:
+          return new
+        room = jax.tree.map(
+          lambda c, n: jax.lax.dynamic_update_slice(c, n[None], (index, 0, 0, 0, offset, 0)),
+          cache[name],
+          new,
+        )
+        cache = cache | {name: room}
+        return jax.tree.map(lambda c: c[index], room)
+
+      x = layer.extend(x, memory[name], prefix.lengths, offset, store)
+    return (x, cache), None
+
+  (x, cache), _ = _scan(state, body, (_embed(state, tokens), cache), prefix.layers)
+  return _final_norm(state, x), cache
+
+
+def answer_inputs(tokens: jax.Array, lengths: jax.Array, answers: jax.Array) -> jax.Array:
+  """[last prompt token, y_1, ..., y_{T-1}], int32[B, G, T]."""
+  last = jnp.take_along_axis(tokens, lengths[:, None] - 1, axis=1)[:, :, None]
+  last = jnp.broadcast_to(last, (*answers.shape[:2], 1))
+  return jnp.concatenate([last, answers[..., :-1]], axis=-1)
+
+
+def answer_log_probs(
+  state: DecoderState,
+  tokens: jax.Array,
+  lengths: jax.Array,
+  answers: jax.Array,
+  *,
+  temperature: float,
+  chunk: int,
+) -> jax.Array:
+  """log p(answer token | prompt, answer so far), float32[B, G, T], differentiable.
+
+  Prompt and answers go through each block together, so that weights are read once.
+
+  Args:
+    tokens: int32[B, P], prompts padded on the right.
+    lengths: int32[B].
+    answers: int32[B, G, T]; values of padding are meaningless.
+    temperature: logits are divided by it.
+    chunk: answer positions whose logits exist at one time.
+  """
+  config = state.config
+  inputs = answer_inputs(tokens, lengths, answers)
+
+  def body(block, index, carry, _):
+    x, y = carry
+    x, memory = _prefill_block(config, block, index, x, lengths)
+    for name, layer in block.layers():
+      y = layer.extend(y, memory[name], lengths - 1, 0, lambda own: own)
+    return (x, y), None
+
+  carry = (_embed(state, tokens)[:, None], _embed(state, inputs))
+  (_, y), _ = _scan(state, body, carry, None)
+  return log_probs(state, _final_norm(state, y), answers, temperature=temperature, chunk=chunk)
+
+
+def logits(state: DecoderState, hidden: jax.Array) -> jax.Array:
+  """float32[..., V] of hidden [..., D]."""
+  if state.config.tied:
+    weight, axis = state.params["embed"]["embedding"], 1
+  else:
+    weight, axis = state.params["head"]["kernel"], 0
+  dims = (((hidden.ndim - 1,), (axis,)), ((), ()))
+  return jax.lax.dot_general(
+    hidden, weight.astype(hidden.dtype), dims, preferred_element_type=jnp.float32
+  )
+
+
+def log_probs(
+  state: DecoderState, hidden: jax.Array, targets: jax.Array, *, temperature: float, chunk: int
+) -> jax.Array:
+  """float32[B, G, T] of targets [B, G, T]; at most about `chunk` positions' logits exist at once."""
+  batch, groups, length, width = hidden.shape
+  step = max(1, min(length, chunk // (batch * groups)))
+  padding = -length % step
+  hidden = jnp.pad(hidden, ((0, 0), (0, 0), (0, padding), (0, 0)))
+  targets = jnp.pad(targets, ((0, 0), (0, 0), (0, padding)))
+
+  @functools.partial(jax.checkpoint, prevent_cse=False)
+  def one(hidden, targets):
+    scores = logits(state, hidden) / temperature  # [B, G, step, V]
+    chosen = jnp.arange(scores.shape[-1]) == targets[..., None]
+    picked = jnp.sum(jnp.where(chosen, scores, 0.0), axis=-1)
+    return picked - jax.nn.logsumexp(scores, axis=-1)
+
+  parts = jax.lax.map(
+    lambda args: one(*args),
+    (
+      jnp.moveaxis(hidden.reshape(batch, groups, -1, step, width), 2, 0),
+      jnp.moveaxis(targets.reshape(batch, groups, -1, step), 2, 0),
+    ),
+  )  # [T / step, B, G, step]
+  return jnp.moveaxis(parts, 0, 2).reshape(batch, groups, -1)[..., :length]

@@ -1,0 +1,179 @@
+"""The small parts a decoder layer is composed of.
+
+Every activation is [B, G, T, ...]: B questions, G rows of each, T positions. The
+prompt is the case G = 1. Keys and values have their heads in front,
+[B, K, G, T, H], so that every product of attention is a plain batched one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from asc_jax.models import attention
+from asc_jax.models.lora import LoraConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Rope:
+  """Rotary position embedding.
+
+  Attributes:
+    theta: base of the frequencies.
+    llama3: (factor, low_freq_factor, high_freq_factor, original_max_positions)
+      of Llama 3.1's frequency scaling, or None.
+    divisors: what each frequency is divided by, H / 2 numbers, or None.
+  """
+
+  theta: float = 10_000.0
+  llama3: tuple[float, float, float, int] | None = None
+  divisors: tuple[float, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionConfig:
+  """One attention layer.
+
+  Attributes:
+    heads: N, query heads.
+    kv_heads: K, key and value heads; divides N.
+    head_dim: H.
+    rope: position embedding.
+    qkv_bias: biases on q_proj, k_proj and v_proj (Qwen2).
+    qk_norm: RMS norm of queries and keys: "none", or "head" for each head (Qwen3).
+  """
+
+  heads: int
+  kv_heads: int
+  head_dim: int
+  rope: Rope = Rope()
+  qkv_bias: bool = False
+  qk_norm: str = "none"
+
+
+class KV(NamedTuple):
+  """Keys and values of one layer, or stacked over repeats in front."""
+
+  k: jax.Array  # [B, K, G, T, H]; of a prefix [B, K, P, H]
+  v: jax.Array
+
+
+class Linear(nnx.Module):
+  """x W (+ b), with W [in, out], and a low-rank adapter where one is wanted."""
+
+  def __init__(
+    self, name, din, dout, *, bias=False, lora: LoraConfig | None = None, rngs: nnx.Rngs
+  ):
+    self.kernel = nnx.Param(jax.random.normal(rngs.params(), (din, dout)) * din**-0.5)
+    if bias:
+      self.bias = nnx.Param(jnp.zeros((dout,)))
+    self.scale = lora.scale if lora and name in lora.targets else 0.0
+    if self.scale:
+      self.lora_a = nnx.LoRAParam(jax.random.normal(rngs.lora(), (din, lora.rank)) * din**-0.5)
+      self.lora_b = nnx.LoRAParam(jnp.zeros((lora.rank, dout)))
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    y = x @ self.kernel[...].astype(x.dtype)
+    if hasattr(self, "bias"):
+      y = y + self.bias[...].astype(x.dtype)
+    if self.scale:
+      low = x @ self.lora_a[...].astype(x.dtype)
+      y = y + self.scale * (low @ self.lora_b[...].astype(x.dtype))
+    return y
+
+
+class RMSNorm(nnx.Module):
+  """x / rms(x) * scale, in float32."""
+
+  def __init__(self, width: int, eps: float):
+    self.scale = nnx.Param(jnp.ones((width,)))
+    self.eps = eps
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    return rms_norm(x, self.scale[...], self.eps)
+
+
+def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
+  y = x.astype(jnp.float32)
+  y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + eps)
+  return (y * scale.astype(jnp.float32)).astype(x.dtype)
+
+
+def inverse_frequencies(rope: Rope, head_dim: int) -> np.ndarray:
+  """float64[H / 2], from fast to slow, with Llama 3.1's scaling where it is set."""
+  freqs = rope.theta ** (-np.arange(0, head_dim, 2) / head_dim)
+  if rope.divisors is not None:
+    freqs = freqs / np.asarray(rope.divisors)
+  if rope.llama3 is None:
+    return freqs
+  factor, low, high, original = rope.llama3
+  # Wavelengths longer than original / low are stretched by `factor`, those shorter
+  # than original / high are kept, and those between are blended.
+  turns = original * freqs / (2 * math.pi)
+  keep = np.clip((turns - low) / (high - low), 0.0, 1.0)
+  return freqs * (keep + (1 - keep) / factor)
+
+
+def rotate(x: jax.Array, positions: jax.Array, rope: Rope) -> jax.Array:
+  """Rotates x [B, heads, G, T, H] by its positions [B, T]."""
+  freqs = jnp.asarray(inverse_frequencies(rope, x.shape[-1]), jnp.float32)
+  angles = positions[:, None, None, :, None].astype(jnp.float32) * freqs  # [B, 1, 1, T, H/2]
+  cos, sin = jnp.cos(angles), jnp.sin(angles)
+  a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+  return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
+
+
+class Attention(nnx.Module):
+  """Grouped-query attention with rotary positions."""
+
+  def __init__(self, width, config: AttentionConfig, *, eps, lora, rngs):
+    self.config = config
+    n, k, h = config.heads, config.kv_heads, config.head_dim
+    bias = config.qkv_bias
+    self.q_proj = Linear("q_proj", width, n * h, bias=bias, lora=lora, rngs=rngs)
+    self.k_proj = Linear("k_proj", width, k * h, bias=bias, lora=lora, rngs=rngs)
+    self.v_proj = Linear("v_proj", width, k * h, bias=bias, lora=lora, rngs=rngs)
+    self.o_proj = Linear("o_proj", n * h, width, lora=lora, rngs=rngs)
+    if config.qk_norm == "head":
+      self.q_norm = RMSNorm(h, eps)
+      self.k_norm = RMSNorm(h, eps)
+
+  def _heads(self, x: jax.Array) -> jax.Array:
+    *lead, width = x.shape
+    x = x.reshape(*lead, width // self.config.head_dim, self.config.head_dim)
+    return jnp.moveaxis(x, -2, 1)  # [B, heads, G, T, H]
+
+  def keys_values(self, x: jax.Array, positions: jax.Array) -> KV:
+    """Keys and values [B, K, G, T, H] of x [B, G, T, D] at positions [B, T]."""
+    k, v = self._heads(self.k_proj(x)), self._heads(self.v_proj(x))
+    if self.config.qk_norm == "head":
+      k = self.k_norm(k)
+    return KV(rotate(k, positions, self.config.rope), v)
+
+  def __call__(self, x, positions, own: KV, prefix: KV | None, lengths, offset, backend):
+    """What x [B, G, T, D] reads from the prefix and from its own row so far."""
+    q = self._heads(self.q_proj(x))
+    if self.config.qk_norm == "head":
+      q = self.q_norm(q)
+    q = rotate(q, positions, self.config.rope)
+    y = attention.attend(q, own, prefix, lengths, offset, backend=backend)  # [B, N, G, T, H]
+    y = jnp.moveaxis(y, 1, -2)
+    return self.o_proj(y.reshape(*y.shape[:-2], -1))
+
+
+class MLP(nnx.Module):
+  """down(silu(gate(x)) * up(x))."""
+
+  def __init__(self, width: int, hidden: int, *, lora, rngs):
+    self.gate_proj = Linear("gate_proj", width, hidden, lora=lora, rngs=rngs)
+    self.up_proj = Linear("up_proj", width, hidden, lora=lora, rngs=rngs)
+    self.down_proj = Linear("down_proj", hidden, width, lora=lora, rngs=rngs)
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    return self.down_proj(jax.nn.silu(self.gate_proj(x)) * self.up_proj(x))

@@ -1,0 +1,98 @@
+"""One mesh for policy, reference and checkers, and where each parameter lies on it.
+
+Axes: `data` splits questions; `fsdp` splits questions too, and parameters; `tensor`
+splits heads, the MLP's width and the vocabulary. Specs come from a parameter's path,
+so Adam's moments and adapters get the spec of the weight whose path they carry.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+AXES = ("data", "fsdp", "tensor")
+BATCH = ("data", "fsdp")
+
+# The first pattern that matches the end of a path wins. Specs are those of one layer;
+# parameters under blocks/ have the axis of repeats in front, which stays whole.
+RULES: tuple[tuple[str, P], ...] = (
+  (r"embed/embedding", P("tensor", "fsdp")),  # [V, D]
+  (r"head/kernel", P("fsdp", "tensor")),  # [D, V]
+  (r"(q|k|v|gate|up)_proj/kernel", P("fsdp", "tensor")),  # [D, out]
+  (r"(q|k|v)_proj/bias", P("tensor")),  # [out]
+  (r"(o|down)_proj/kernel", P("tensor", "fsdp")),  # [in, D]
+  (r"(q|k|v|gate|up)_proj/lora_a", P("fsdp", None)),  # [D, r]
+  (r"(q|k|v|gate|up)_proj/lora_b", P(None, "tensor")),  # [r, out]
+  (r"(o|down)_proj/lora_a", P("tensor", None)),  # [in, r]
+  (r"(o|down)_proj/lora_b", P(None, "fsdp")),  # [r, D]
+  (r"\w*norm/scale", P(None)),
+)
+
+
+def make_mesh(data: int = 1, fsdp: int = 1, tensor: int = 1, devices=None) -> Mesh:
+  """A mesh of the given axis sizes; one of them may be -1, which takes what is left."""
+  devices = jax.devices() if devices is None else list(devices)
+  sizes = [data, fsdp, tensor]
+  known = math.prod(s for s in sizes if s != -1)
+  if -1 in sizes:
+    sizes[sizes.index(-1)] = len(devices) // known
+  count = math.prod(sizes)
+  if count > len(devices) or count < 1:
+    raise ValueError(
+      f"a mesh of {dict(zip(AXES, sizes, strict=True))} needs {count} devices; there are {len(devices)}"
+    )
+  return Mesh(np.asarray(devices[:count]).reshape(sizes), AXES, axis_types=(AxisType.Auto,) * 3)
+
+
+def path_name(path: tuple[Any, ...]) -> str:
+  """A key path as text joined by slashes."""
+  return "/".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path)
+
+
+def spec(name: str, shape: tuple[int, ...], mesh: Mesh) -> P:
+  """Where the parameter of this path lies.
+
+  A dimension that an axis does not divide is kept whole on that axis.
+
+  Raises:
+    ValueError: no rule matches, or the rule is for another number of dimensions.
+  """
+  if not shape:
+    return P()
+  for pattern, rule in RULES:
+    if re.search(rf"(^|/){pattern}$", name):
+      stacked = re.search(r"(^|/)blocks/", name) is not None
+      axes = (None, *rule) if stacked else tuple(rule)
+      if len(axes) != len(shape):
+        raise ValueError(
+          f"parameter {name} has shape {shape}; the rule {pattern} is for {len(axes)} dimensions"
+        )
+      return P(
+        *(a if a and n % mesh.shape[a] == 0 else None for a, n in zip(axes, shape, strict=True))
+      )
+  raise ValueError(
+    f"no sharding rule matches parameter {name} of shape {shape}; add one to sharding.RULES"
+  )
+
+
+def specs(tree: Any, mesh: Mesh) -> Any:
+  """A NamedSharding for each array (or shape) of parameters, moments or a DecoderState."""
+  return jax.tree_util.tree_map_with_path(
+    lambda path, x: NamedSharding(mesh, spec(path_name(path), x.shape, mesh)), tree
+  )
+
+
+def shard(tree: Any, mesh: Mesh) -> Any:
+  """`tree` with every array where `specs` says."""
+  return jax.device_put(tree, specs(tree, mesh))
+
+
+def batch_spec(mesh: Mesh) -> NamedSharding:
+  """Questions (the leading axis) over data and fsdp."""
+  return NamedSharding(mesh, P(BATCH))
