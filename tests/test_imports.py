@@ -39,7 +39,7 @@ COMMANDS = 6
 
 def area(module: str) -> str:
   """`asc_jax.text.copying` -> `text`; `asc_jax` and `asc_jax.__version__` -> `__init__`."""
-  name = (module.split(".") + ["__init__"])[1]
+  name = [*module.split("."), "__init__"][1]
   return "__init__" if name.startswith("__") else name
 
 
