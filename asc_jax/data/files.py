@@ -18,7 +18,15 @@ from typing import Any, NamedTuple
 
 from asc_jax.types import UserError
 
-_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false", list: "a list", dict: "an object", type(None): "null"}
+_NAMES = {
+  str: "a string",
+  int: "an integer",
+  float: "a number",
+  bool: "true or false",
+  list: "a list",
+  dict: "an object",
+  type(None): "null",
+}
 
 
 class Row(NamedTuple):
@@ -35,10 +43,14 @@ class Row(NamedTuple):
     """
     wanted = " or ".join(_NAMES[t] for t in types)
     if name not in self.value:
-      raise UserError(f"{self.where}: expected {wanted} as {name!r}, found only {', '.join(map(repr, self.value)) or 'an empty object'}")
+      raise UserError(
+        f"{self.where}: expected {wanted} as {name!r}, found only {', '.join(map(repr, self.value)) or 'an empty object'}"
+      )
     value = self.value[name]
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-      raise UserError(f"{self.where}: expected {wanted} as {name!r}, found {_NAMES.get(type(value), repr(value))}")
+      raise UserError(
+        f"{self.where}: expected {wanted} as {name!r}, found {_NAMES.get(type(value), repr(value))}"
+      )
     return value
 
   def objects(self, name: str) -> list[Row]:
@@ -90,7 +102,9 @@ def text_of(path: pathlib.Path) -> str:
   try:
     return path.read_text(encoding="utf-8-sig")
   except UnicodeDecodeError as e:
-    raise UserError(f"{path}: expected UTF-8 text, found byte {e.object[e.start]:#04x} at offset {e.start}") from None
+    raise UserError(
+      f"{path}: expected UTF-8 text, found byte {e.object[e.start]:#04x} at offset {e.start}"
+    ) from None
 
 
 def rows(path: pathlib.Path) -> list[Row]:
@@ -104,7 +118,9 @@ def rows(path: pathlib.Path) -> list[Row]:
     return []
   if start == "[":
     items = _parse(text, path)
-    return [Row(f"{path}, row {i}", _object(item, f"{path}, row {i}")) for i, item in enumerate(items)]
+    return [
+      Row(f"{path}, row {i}", _object(item, f"{path}, row {i}")) for i, item in enumerate(items)
+    ]
   if start != "{":
     raise UserError(f"{path}:1: expected a JSON array or JSON objects, one a line")
   try:
@@ -125,7 +141,9 @@ def _parse(text: str, path: pathlib.Path, line: int | None = None) -> Any:
     return json.loads(text)
   except json.JSONDecodeError as e:
     expected = "one JSON object a line" if line else "a JSON array"
-    raise UserError(f"{path}:{line or e.lineno}: expected {expected}, found bad JSON at column {e.colno} ({e.msg})") from None
+    raise UserError(
+      f"{path}:{line or e.lineno}: expected {expected}, found bad JSON at column {e.colno} ({e.msg})"
+    ) from None
 
 
 def _object(item: Any, where: str) -> dict[str, Any]:
@@ -134,7 +152,9 @@ def _object(item: Any, where: str) -> dict[str, Any]:
   return item
 
 
-def table(path: pathlib.Path, columns: Iterable[str], *, delimiter: str = ",", quoted: bool = True) -> list[Row]:
+def table(
+  path: pathlib.Path, columns: Iterable[str], *, delimiter: str = ",", quoted: bool = True
+) -> list[Row]:
   """The rows of a delimited file with a header that holds `columns`.
 
   Args:
@@ -150,13 +170,17 @@ def table(path: pathlib.Path, columns: Iterable[str], *, delimiter: str = ",", q
     header = next(reader, [])
     missing = [c for c in columns if c not in header]
     if missing:
-      raise UserError(f"{path}:1: expected a header with {', '.join(missing)}, found {delimiter.join(header) or 'nothing'}")
+      raise UserError(
+        f"{path}:1: expected a header with {', '.join(missing)}, found {delimiter.join(header) or 'nothing'}"
+      )
     found = []
     for cells in reader:
       if not cells:
         continue
       if len(cells) != len(header):
-        raise UserError(f"{path}:{reader.line_num}: expected {len(header)} cells, found {len(cells)}")
+        raise UserError(
+          f"{path}:{reader.line_num}: expected {len(header)} cells, found {len(cells)}"
+        )
       found.append(Row(f"{path}:{reader.line_num}", dict(zip(header, cells, strict=True))))
     return found
   except csv.Error as e:

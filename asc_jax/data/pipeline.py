@@ -44,7 +44,9 @@ def batches(
       share one evenly.
   """
   if batch_size > len(examples):
-    raise UserError(f"config.data.batch_size={batch_size} is more than the {len(examples)} questions there are")
+    raise UserError(
+      f"config.data.batch_size={batch_size} is more than the {len(examples)} questions there are"
+    )
   if batch_size % host_count:
     raise UserError(f"config.data.batch_size={batch_size} does not divide among {host_count} hosts")
   share = batch_size // host_count

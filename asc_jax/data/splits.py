@@ -81,5 +81,7 @@ def select(examples: Iterable[Example], split: str) -> list[Example]:
   examples = list(examples)
   chosen = [e for e in examples if split in ("all", of_example(e))]
   if not chosen:
-    raise UserError(f"none of the corpus's {len(examples)} questions is in the split {split!r}; give a larger file or another split")
+    raise UserError(
+      f"none of the corpus's {len(examples)} questions is in the split {split!r}; give a larger file or another split"
+    )
   return sorted(chosen, key=lambda e: (position(e.split_key or e.question), e.id))

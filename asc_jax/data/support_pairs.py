@@ -67,7 +67,9 @@ def read(root: str | pathlib.Path) -> dict[str, list[SupportPair]]:
   folders = {name: root / _FOLDERS.get(name, name) for name in _READERS}
   present = {name: folder for name, folder in folders.items() if folder.is_dir()}
   if not present:
-    raise UserError(f"{root} holds none of the folders {', '.join(sorted({f.name for f in folders.values()}))}")
+    raise UserError(
+      f"{root} holds none of the folders {', '.join(sorted({f.name for f in folders.values()}))}"
+    )
   return {name: list(dict.fromkeys(_READERS[name](folder))) for name, folder in present.items()}
 
 
@@ -81,7 +83,9 @@ def _wice(folder: pathlib.Path) -> Iterator[SupportPair]:
       meta = files.Row(f"{row.where}, meta", row.take("meta", dict))
       id_ = meta.take("id", str)
       claims[id_] = row.take("claim", str), row.take("label", str) == "supported"
-      evidence.setdefault(id_, {}).update(zip(meta.take("chunk_idx", list), row.strings("evidence"), strict=True))
+      evidence.setdefault(id_, {}).update(
+        zip(meta.take("chunk_idx", list), row.strings("evidence"), strict=True)
+      )
   for id_, (claim, supported) in claims.items():
     text = " ".join(evidence[id_][i] for i in sorted(evidence[id_]))
     yield SupportPair(text, claim, supported, claim)
@@ -98,10 +102,19 @@ def _factcheck_gpt(folder: pathlib.Path) -> Iterator[SupportPair]:
 def _attributionbench(folder: pathlib.Path) -> Iterator[SupportPair]:
   for file in files.find(folder, "*.jsonl"):
     for row in files.rows(file):
-      text, claim = "\n\n".join(map(_without_marks, row.strings("references"))), _without_marks(row.take("claim", str))
+      text, claim = (
+        "\n\n".join(map(_without_marks, row.strings("references"))),
+        _without_marks(row.take("claim", str)),
+      )
       if text.strip() and claim:
         question = row.take("question", str)
-        yield SupportPair(text, claim, row.take("attribution_label", str) == "attributable", question or claim, question)
+        yield SupportPair(
+          text,
+          claim,
+          row.take("attribution_label", str) == "attributable",
+          question or claim,
+          question,
+        )
 
 
 def _without_marks(text: str) -> str:
@@ -111,10 +124,17 @@ def _without_marks(text: str) -> str:
 
 def _begin(folder: pathlib.Path) -> Iterator[SupportPair]:
   for file in files.find(folder, "*.tsv"):
-    for row in files.table(file, ("knowledge", "response", "begin_label"), delimiter="\t", quoted=False):
+    for row in files.table(
+      file, ("knowledge", "response", "begin_label"), delimiter="\t", quoted=False
+    ):
       label = row.value["begin_label"]
       if label != "Generic":
-        yield SupportPair(row.value["knowledge"], row.value["response"], label == "Fully attributable", row.value["knowledge"])
+        yield SupportPair(
+          row.value["knowledge"],
+          row.value["response"],
+          label == "Fully attributable",
+          row.value["knowledge"],
+        )
 
 
 def _summedits(folder: pathlib.Path) -> Iterator[SupportPair]:
@@ -134,10 +154,14 @@ def _ragtruth(folder: pathlib.Path) -> Iterator[SupportPair]:
   for response in ragtruth.labelled(folder)[0]:
     if response.quality == "good" and response.task == "QA":
       wrong = [(s.start, s.end) for s in response.spans]
-      yield from _sentence_pairs(document(response.passages), response.response, wrong, response.question)
+      yield from _sentence_pairs(
+        document(response.passages), response.response, wrong, response.question
+      )
 
 
-def _sentence_pairs(text: str, answer: str, wrong: Iterable[tuple[int, int]], question: str) -> Iterator[SupportPair]:
+def _sentence_pairs(
+  text: str, answer: str, wrong: Iterable[tuple[int, int]], question: str
+) -> Iterator[SupportPair]:
   if not text:
     return
   wrong = list(wrong)

@@ -25,9 +25,7 @@ READERS = {
 }
 
 
-def read(
-  name: str, path: str | pathlib.Path | None = None
-) -> tuple[list[Example], dict[str, int]]:
+def read(name: str, path: str | pathlib.Path | None = None) -> tuple[list[Example], dict[str, int]]:
   """Reads a corpus.
 
   Args:
@@ -44,7 +42,9 @@ def read(
       without any usable question.
   """
   if name not in READERS:
-    raise UserError(f"config.data.corpus={name!r} is unknown{nearest(name, READERS)}; there are {', '.join(sorted(READERS))}")
+    raise UserError(
+      f"config.data.corpus={name!r} is unknown{nearest(name, READERS)}; there are {', '.join(sorted(READERS))}"
+    )
   module, function = READERS[name]
   reader = getattr(importlib.import_module(f"{__name__}.{module}"), function)
   dropped: Counter[str] = Counter()

@@ -60,11 +60,18 @@ def feedback(path: str | pathlib.Path | None) -> list[Feedback]:
         continue
       marks = files.Row(f"{row.where}, feedback", row.take("feedback", dict))
       answer = row.take("prediction 1", str)
-      spans = [Span(e.take("start", int), e.take("end", int), e.take("error type", str)) for e in marks.objects("errors")]
+      spans = [
+        Span(e.take("start", int), e.take("end", int), e.take("error type", str))
+        for e in marks.objects("errors")
+      ]
       for span in spans:
         if not 0 <= span.start <= span.end <= len(answer):
-          raise UserError(f"{row.where}: an error span [{span.start}, {span.end}) lies outside prediction 1")
-      found.append(Feedback(row.take("question", str), _passages(row), answer, tuple(sorted(spans))))
+          raise UserError(
+            f"{row.where}: an error span [{span.start}, {span.end}) lies outside prediction 1"
+          )
+      found.append(
+        Feedback(row.take("question", str), _passages(row), answer, tuple(sorted(spans)))
+      )
   return found
 
 
@@ -75,7 +82,9 @@ def _questions(file: pathlib.Path) -> list[files.Row]:
     return rows
   parts = rows[0].value
   if not set(parts) <= {"train", "dev", "test"}:
-    raise UserError(f"{file}: expected ASQA.json's train and dev, ALCE's or qa_feedback's array, found an object with {', '.join(map(repr, list(parts)[:4]))}")
+    raise UserError(
+      f"{file}: expected ASQA.json's train and dev, ALCE's or qa_feedback's array, found an object with {', '.join(map(repr, list(parts)[:4]))}"
+    )
   found = []
   for part in parts:
     for id_, row in rows[0].take(part, dict).items():
@@ -128,7 +137,9 @@ def _passages(row: files.Row) -> tuple[Passage, ...]:
   else:
     for annotation in row.objects("annotations"):
       for note in annotation.objects("knowledge"):
-        found.append((note.take("wikipage", str, type(None)), note.take("content", str, type(None))))
+        found.append(
+          (note.take("wikipage", str, type(None)), note.take("content", str, type(None)))
+        )
   kept = []
   for title, text in found:
     title = (title or "").strip()

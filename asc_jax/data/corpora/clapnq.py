@@ -24,7 +24,9 @@ def read(path: str | pathlib.Path | None, dropped: Counter[str]) -> Iterator[Exa
 
 
 def _example(row: files.Row) -> Example:
-  passages = [(p.take("title", str, type(None)), p.take("text", str)) for p in row.objects("passages")]
+  passages = [
+    (p.take("title", str, type(None)), p.take("text", str)) for p in row.objects("passages")
+  ]
   written = [o.take("answer", str, type(None)) for o in row.objects("output")]
   answers = tuple(dict.fromkeys(a.strip() for a in written if a and a.strip()))
   return Example(

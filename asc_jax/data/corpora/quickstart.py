@@ -23,7 +23,9 @@ def read(path: str | pathlib.Path | None, dropped: Counter[str]) -> Iterator[Exa
   "answer", "answerable"}`; `answer` is empty where there is none.
   """
   del dropped
-  with importlib.resources.as_file(importlib.resources.files("asc_jax.data") / "quickstart" / "questions.jsonl") as packaged:
+  with importlib.resources.as_file(
+    importlib.resources.files("asc_jax.data") / "quickstart" / "questions.jsonl"
+  ) as packaged:
     for file in files.find(path or packaged, "*.jsonl"):
       yield from map(_example, files.rows(file))
 

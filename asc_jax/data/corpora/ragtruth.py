@@ -105,21 +105,38 @@ def labelled(
     if "source_info" in file.name:
       continue
     for row in files.rows(file):
-      id_, source_id, text = str(row.take("id", str, int)), str(row.take("source_id", str, int)), row.take("response", str)
+      id_, source_id, text = (
+        str(row.take("id", str, int)),
+        str(row.take("source_id", str, int)),
+        row.take("response", str),
+      )
       if source_id not in sources:
         refused["its source is missing"].append(id_)
         continue
       labels = row.objects("labels")
-      spans = [Span(s.take("start", int), s.take("end", int), s.take("label_type", str)) for s in labels]
+      spans = [
+        Span(s.take("start", int), s.take("end", int), s.take("label_type", str)) for s in labels
+      ]
       quotes = [s.take("text", str) for s in labels]
-      if any(not 0 <= s.start < s.end or text[s.start : s.end] != quote for s, quote in zip(spans, quotes, strict=True)):
+      if any(
+        not 0 <= s.start < s.end or text[s.start : s.end] != quote
+        for s, quote in zip(spans, quotes, strict=True)
+      ):
         refused["a label's text is not what its offsets point at"].append(id_)
         continue
       source = sources[source_id]
       found.append(
         Labelled(
-          id_, source_id, source.task, source.question, source.passages, text, tuple(sorted(spans)),
-          row.take("quality", str), row.take("model", str), row.take("split", str),
+          id_,
+          source_id,
+          source.task,
+          source.question,
+          source.passages,
+          text,
+          tuple(sorted(spans)),
+          row.take("quality", str),
+          row.take("model", str),
+          row.take("split", str),
         )
       )
   return found, dict(refused)
