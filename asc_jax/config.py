@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ml_collections import config_dict
@@ -50,114 +50,324 @@ def _str(default, text, choices=(), optional=False):
 
 
 FIELDS: dict[str, Field] = {
-    "seed": _int(0, "seed of the data order, the adapter's start and sampling"),
-    "method": _str("asc", "name of the method; the fields of credit, advantage and loss say what it is"),
-    # model
-    "model.path": _str("smollm2", "a checkpoint folder (safetensors), a .gguf file, or smollm2 for the packaged SmolLM2-135M-Instruct"),
-    "model.dtype": _str("auto", "compute type; auto is bfloat16 on accelerators and float32 on CPUs. Trained parameters are float32 always", ("auto", "float32", "bfloat16")),
-    "model.lora.rank": _int(0, "rank of the adapters; 0 trains all parameters"),
-    "model.lora.alpha": _float(16.0, "adapters are scaled by alpha / rank"),
-    "model.lora.targets": _str("q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj", "projections that get an adapter, comma-separated"),
-    "model.remat": _str("block", "what the backward pass recomputes: each block, or nothing", ("block", "none")),
-    "model.attention": _str("auto", "attention of the update; auto picks by platform", ("auto", "blockwise", "splash", "cudnn", "reference")),
-    "model.logprob_chunk": _int(256, "answer positions whose logits exist at one time", low=1),
-    # data
-    "data.corpus": _str("quickstart", "reader of the training questions (asc_jax/data/corpora)"),
-    "data.path": _str(None, "file or folder of the corpus in its public format; None for packaged ones", optional=True),
-    "data.batch_size": _int(2, "questions a step, over all hosts (paper: unknown)", low=1),
-    "data.prompt_buckets": Field((384,), "prompt lengths in tokens to which prompts are padded; each compiles once", tuple),
-    "data.overlong": _str("cut", "a prompt longer than the largest bucket: cut its last passages, or drop the question; both are counted", ("cut", "drop")),
-    "data.instruction": _str("Answer the question in your own words, in two or three complete sentences, using only the passages.", "system text of the prompt (paper: unknown)"),
-    "data.max_passages": _int(None, "passages kept a question, in corpus order; None keeps all", low=1, optional=True),
-    "data.system_role": _bool(True, "send the instruction as a system message; False puts it in front of the question, for templates without that role"),
-    # rollout
-    "rollout.group_size": _int(8, "answers a question (paper: 8)", low=1),
-    "rollout.max_tokens": _int(48, "tokens an answer (paper: unknown)", low=1),
-    "rollout.temperature": _float(0.7, "sampling temperature, 0 is greedy (paper: unknown)", high=10.0),
-    "rollout.top_k": _int(0, "keep the k likeliest tokens; 0 keeps all"),
-    "rollout.top_p": _float(1.0, "keep the likeliest tokens that hold this much probability", low=1e-6, high=1.0),
-    "rollout.truncated": _str("keep", "an answer cut off by max_tokens: keep it, mask its last sentence's tokens, or drop the answer from the loss. Its unfinished sentence earns nothing in any case", ("keep", "mask", "drop")),
-    "rollout.is_cap": _float(None, "cap of the importance weight exp(logp - sampler's logp) where the sampler is of lower precision; None: no weight", low=1.0, optional=True),
-    # text
-    "text.copy_ngram": _int(5, "words of a verbatim match (paper: 5)", low=1),
-    "text.copy_threshold": _float(0.5, "masked share from which a sentence counts as copied (paper: unknown)", high=1.0),
-    "text.trailing": _str("sentence", "who owns the white space after a sentence and the end-of-answer token (paper: unknown)", ("sentence", "none")),
-    "text.empty_answer": _str("sentence", "an answer without sentences counts as one uncredited sentence, or as none", ("sentence", "none")),
-    # checker
-    "checker.name": _str("minilm", "the reward's instrument (asc_jax/checkers)"),
-    "checker.path": _str(None, "its checkpoint folder; None for packaged ones", optional=True),
-    "checker.threshold": _float(0.5, "supported iff P(supported) is above this (MiniCheck: 0.5)", high=1.0),
-    "checker.score_copied": _bool(True, "score copied sentences too; False saves time, and R is then absent"),
-    "checker.batch_size": _int(64, "pairs a checker batch", low=1),
-    # credit
-    "credit.unit": _str("sentence", "what earns reward: each sentence, or the answer as a whole", ("sentence", "answer")),
-    "credit.reward": _str("authored", "authored: the three tests below; support: R, the share of supported sentences", ("authored", "support")),
-    "credit.authored": _bool(True, "a copied sentence earns nothing"),
-    "credit.vacuous": _bool(True, "a sentence that the question alone supports earns nothing"),
-    "credit.supported": _bool(True, "a sentence that the passages do not support earns nothing"),
-    "credit.copy_weight": _float(0.0, "lambda of the copy penalty, R - lambda * Copy, answer rewards only"),
-    # advantage
-    "advantage.ddof": _int(0, "0 population std, 1 sample std (paper: unknown)", high=1),
-    "advantage.eps": _float(1e-6, "added to the std"),
-    "advantage.baseline": _str("mean", "answer rewards: the group's mean, or leave-one-out (RLOO)", ("mean", "loo")),
-    "advantage.scale": _str("std", "divide by the std, or not (Dr. GRPO)", ("std", "none")),
-    # loss
-    "loss.beta": _float(0.04, "weight of the KL to the reference (paper: 0.04)"),
-    "loss.clip_low": _float(0.2, "the ratio's lower clip is 1 - clip_low (GRPO: 0.2)", high=1.0),
-    "loss.clip_high": _float(0.2, "the ratio's upper clip is 1 + clip_high (GRPO: 0.2)"),
-    "loss.normalise": _str("answer", "answer: GRPO's; token: DAPO's; constant: Dr. GRPO's", ("answer", "token", "constant")),
-    "loss.constant": _float(None, "tokens an answer counts as under normalise=constant", low=1.0, optional=True),
-    # optimizer
-    "optimizer.learning_rate": _float(1e-6, "peak learning rate of AdamW (paper: 1e-6)"),
-    "optimizer.schedule": _str("constant", "after the warm-up", ("constant", "linear", "cosine")),
-    "optimizer.warmup_steps": _int(36, "linear warm-up, in updates (paper: 36)"),
-    "optimizer.b1": _float(0.9, "Adam's first decay", high=1.0),
-    "optimizer.b2": _float(0.999, "Adam's second decay", high=1.0),
-    "optimizer.eps": _float(1e-8, "Adam's epsilon"),
-    "optimizer.weight_decay": _float(0.0, "decoupled weight decay, a step at learning rate 1"),
-    "optimizer.clip_norm": _float(1.0, "global norm to which gradients are clipped; 0 does not clip"),
-    # train
-    "train.steps": _int(8, "batches of rollouts", low=0),
-    "train.epochs": _float(None, "if set, steps follow from it (paper: 1)", low=0.0, optional=True),
-    "train.updates_per_batch": _int(1, "updates a batch of rollouts (paper: 1)", low=1),
-    "train.micro_batch": _int(None, "questions a forward and backward pass; gradients add up exactly; None: the whole batch", low=1, optional=True),
-    "train.checkpoint_every": _int(4, "steps between checkpoints; 0 saves only the last", low=0),
-    "train.keep": _int(2, "checkpoints kept", low=1),
-    "train.eval_every": _int(0, "steps between evaluations; 0: before and after only"),
-    "train.max_bad_steps": _int(3, "updates skipped for a non-finite loss or gradient before the run stops", low=1),
-    "train.allow_config_change": _bool(False, "resume although the config differs from the checkpoint's"),
-    "train.compilation_cache": _str("auto", "folder of the persistent compilation cache; auto: on for accelerators, off on CPUs; none: off"),
-    # mesh
-    "mesh.data": _int(1, "devices over questions; -1 takes what is left", low=-1),
-    "mesh.fsdp": _int(1, "devices over which parameters are sharded and questions split", low=-1),
-    "mesh.tensor": _int(1, "devices over heads, MLP width and vocabulary", low=-1),
-    "mesh.timeout": _int(600, "seconds a host waits for the others before it stops", low=1),
-    # eval
-    "eval.corpus": _str(None, "reader of the evaluation questions; None: data.corpus's", optional=True),
-    "eval.path": _str(None, "its file or folder", optional=True),
-    "eval.questions": _int(8, "questions evaluated, the split's first by hash; 0: no evaluation"),
-    "eval.answers": _int(1, "answers a question", low=1),
-    "eval.temperature": _float(0.0, "sampling temperature, 0 is greedy", high=10.0),
-    "eval.max_tokens": _int(None, "tokens an answer; None: rollout.max_tokens", low=1, optional=True),
+  "seed": _int(0, "seed of the data order, the adapter's start and sampling", high=2**32 - 1),
+  "method": _str("asc", "a preset of METHODS; every field it sets can be overridden"),
+  # model
+  "model.path": _str(
+    "smollm2",
+    "a checkpoint folder (safetensors), a .gguf file, or smollm2 for the packaged SmolLM2-135M-Instruct",
+  ),
+  "model.dtype": _str(
+    "auto",
+    "compute type; auto is bfloat16 on accelerators and float32 on CPUs. Trained parameters are float32 always",
+    ("auto", "float32", "bfloat16"),
+  ),
+  "model.lora.rank": _int(0, "rank of the adapters; 0 trains all parameters"),
+  "model.lora.alpha": _float(16.0, "adapters are scaled by alpha / rank"),
+  "model.lora.targets": _str(
+    "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj",
+    "projections that get an adapter, comma-separated",
+  ),
+  "model.remat": _str(
+    "block", "what the backward pass recomputes: each block, or nothing", ("block", "none")
+  ),
+  "model.attention": _str(
+    "auto",
+    "attention of the update; auto picks by platform",
+    ("auto", "blockwise", "splash", "cudnn", "reference"),
+  ),
+  "model.logprob_chunk": _int(256, "answer positions whose logits exist at one time", low=1),
+  # data
+  "data.corpus": _str("quickstart", "reader of the training questions (asc_jax/data/corpora)"),
+  "data.path": _str(
+    None, "file or folder of the corpus in its public format; None for packaged ones", optional=True
+  ),
+  "data.batch_size": _int(2, "questions a step, over all hosts (paper: unknown)", low=1),
+  "data.prompt_buckets": Field(
+    (384,), "prompt lengths in tokens to which prompts are padded; each compiles once", tuple
+  ),
+  "data.overlong": _str(
+    "cut",
+    "a prompt longer than the largest bucket: cut its last passages, or drop the question; both are counted",
+    ("cut", "drop"),
+  ),
+  "data.instruction": _str(
+    "Answer the question in your own words, in two or three complete sentences, using only the passages.",
+    "system text of the prompt (paper: unknown)",
+  ),
+  "data.max_passages": _int(
+    None, "passages kept a question, in corpus order; None keeps all", low=1, optional=True
+  ),
+  "data.system_role": _bool(
+    True,
+    "send the instruction as a system message; False puts it in front of the question, for templates without that role",
+  ),
+  # rollout
+  "rollout.group_size": _int(8, "answers a question (paper: 8)", low=1),
+  "rollout.max_tokens": _int(48, "tokens an answer (paper: unknown)", low=1),
+  "rollout.temperature": _float(
+    0.7, "sampling temperature, 0 is greedy (paper: unknown)", high=10.0
+  ),
+  "rollout.top_k": _int(0, "keep the k likeliest tokens; 0 keeps all"),
+  "rollout.top_p": _float(
+    1.0, "keep the likeliest tokens that hold this much probability", low=1e-6, high=1.0
+  ),
+  "rollout.truncated": _str(
+    "keep",
+    "an answer cut off by max_tokens: keep it, mask its last sentence's tokens, or drop the answer from the loss. Its unfinished sentence earns nothing in any case",
+    ("keep", "mask", "drop"),
+  ),
+  "rollout.is_cap": _float(
+    None,
+    "cap of the importance weight exp(logp - sampler's logp) where the sampler is of lower precision; None: no weight",
+    low=1.0,
+    optional=True,
+  ),
+  # text
+  "text.copy_ngram": _int(5, "words of a verbatim match (paper: 5)", low=1),
+  "text.copy_threshold": _float(
+    0.5, "masked share from which a sentence counts as copied (paper: unknown)", high=1.0
+  ),
+  "text.trailing": _str(
+    "sentence",
+    "who owns the white space after a sentence and the end-of-answer token (paper: unknown)",
+    ("sentence", "none"),
+  ),
+  "text.empty_answer": _str(
+    "sentence",
+    "an answer without sentences counts as one uncredited sentence, or as none",
+    ("sentence", "none"),
+  ),
+  # checker
+  "checker.name": _str("minilm", "the reward's instrument (asc_jax/checkers)"),
+  "checker.path": _str(None, "its checkpoint folder; None for packaged ones", optional=True),
+  "checker.threshold": _float(
+    0.5, "supported iff P(supported) is above this (MiniCheck: 0.5)", high=1.0
+  ),
+  "checker.score_copied": _bool(
+    True, "score copied sentences too; False saves time, and R is then absent"
+  ),
+  "checker.batch_size": _int(64, "pairs a checker batch", low=1),
+  # credit
+  "credit.unit": _str(
+    "sentence",
+    "what earns reward: each sentence its credit, or the answer its mean credit (R, where only the last of the three tests is on)",
+    ("sentence", "answer"),
+  ),
+  "credit.authored": _bool(True, "a copied sentence earns nothing"),
+  "credit.vacuous": _bool(True, "a sentence that the question alone supports earns nothing"),
+  "credit.supported": _bool(True, "a sentence that the passages do not support earns nothing"),
+  "credit.copy_weight": _float(
+    0.0, "lambda of the copy penalty, R - lambda * Copy, answer rewards only"
+  ),
+  # advantage
+  "advantage.ddof": _int(0, "0 population std, 1 sample std (paper: unknown)", high=1),
+  "advantage.eps": _float(1e-6, "added to the std"),
+  "advantage.baseline": _str(
+    "mean", "answer rewards: the group's mean, or leave-one-out (RLOO)", ("mean", "loo")
+  ),
+  "advantage.scale": _str("std", "divide by the std, or not (Dr. GRPO)", ("std", "none")),
+  # loss
+  "loss.beta": _float(0.04, "weight of the KL to the reference (paper: 0.04)"),
+  "loss.clip_low": _float(0.2, "the ratio's lower clip is 1 - clip_low (GRPO: 0.2)", high=1.0),
+  "loss.clip_high": _float(0.2, "the ratio's upper clip is 1 + clip_high (GRPO: 0.2)"),
+  "loss.normalise": _str(
+    "answer", "answer: GRPO's; token: DAPO's; constant: Dr. GRPO's", ("answer", "token", "constant")
+  ),
+  "loss.constant": _float(
+    None, "tokens an answer counts as under normalise=constant", low=1.0, optional=True
+  ),
+  # optimizer
+  "optimizer.learning_rate": _float(1e-6, "peak learning rate of AdamW (paper: 1e-6)"),
+  "optimizer.schedule": _str("constant", "after the warm-up", ("constant", "linear", "cosine")),
+  "optimizer.warmup_steps": _int(36, "linear warm-up, in updates (paper: 36)"),
+  "optimizer.b1": _float(0.9, "Adam's first decay", high=1.0),
+  "optimizer.b2": _float(0.999, "Adam's second decay", high=1.0),
+  "optimizer.eps": _float(1e-8, "Adam's epsilon"),
+  "optimizer.weight_decay": _float(0.0, "decoupled weight decay, a step at learning rate 1"),
+  "optimizer.clip_norm": _float(1.0, "global norm to which gradients are clipped; 0 does not clip"),
+  # train
+  "train.steps": _int(8, "batches of rollouts", low=0),
+  "train.epochs": _float(None, "if set, steps follow from it (paper: 1)", low=0.0, optional=True),
+  "train.updates_per_batch": _int(1, "updates a batch of rollouts (paper: 1)", low=1),
+  "train.micro_batch": _int(
+    None,
+    "questions a forward and backward pass; gradients add up exactly; None: the whole batch",
+    low=1,
+    optional=True,
+  ),
+  "train.checkpoint_every": _int(4, "steps between checkpoints; 0 saves only the last", low=0),
+  "train.keep": _int(2, "checkpoints kept", low=1),
+  "train.eval_every": _int(0, "steps between evaluations; 0: before and after only"),
+  "train.max_bad_steps": _int(
+    3, "updates skipped for a non-finite loss or gradient before the run stops", low=1
+  ),
+  "train.min_nonzero_groups": _float(
+    0.0,
+    "a run whose mean share of groups with non-zero advantages is below this exits with status 1",
+    high=1.0,
+  ),
+  "train.allow_config_change": _bool(
+    False, "resume although the config differs from the checkpoint's"
+  ),
+  "train.compilation_cache": _str(
+    "auto",
+    "folder of the persistent compilation cache; auto: on for accelerators, off on CPUs; none: off",
+  ),
+  # mesh
+  "mesh.data": _int(1, "devices over questions; -1 takes what is left", low=-1),
+  "mesh.fsdp": _int(1, "devices over which parameters are sharded and questions split", low=-1),
+  "mesh.tensor": _int(1, "devices over heads, MLP width and vocabulary", low=-1),
+  "mesh.timeout": _int(600, "seconds a host waits for the others before it stops", low=1),
+  # corver (the paper is arXiv 2605.29648)
+  "corver.on": _bool(
+    False, "reward by corpus counts, answer match and format instead of by the credit above"
+  ),
+  "corver.index": _str(
+    None, "folder of the corpus index (asc_jax.tools.corver_index)", optional=True
+  ),
+  "corver.tokenizer": _str(
+    None, "tokenizer of an index of subword tokens; None for an index of words", optional=True
+  ),
+  "corver.token_dtype": _str("u16", "of an index of subword tokens", ("u8", "u16", "u32")),
+  "corver.version": _int(4, "of an index of subword tokens; 5 is reversed", low=4, high=5),
+  "corver.fold_case": _bool(False, "look words up whatever their case"),
+  "corver.window": _int(1000, "tokens between two words (paper: 1,000)", low=1),
+  "corver.max_clause_freq": _int(
+    500_000, "a word that occurs more often is sampled (paper: 500,000)", low=1
+  ),
+  "corver.threads": _int(2, "look-ups at once", low=1),
+  "corver.cache_size": _int(100_000, "distinct look-ups remembered; 0 remembers none"),
+  "corver.extractor": _str(
+    "rules", "who finds the facts of a sentence: rules, or the checkpoint folder of a model"
+  ),
+  "corver.extractor_prompt": _str(
+    None,
+    "file of the extractor's prompt, {} for the sentence; None for the packaged one",
+    optional=True,
+  ),
+  "corver.extractor_tokens": _int(256, "tokens that the extractor may write a sentence", low=1),
+  "corver.rule": _str(
+    "first_valid",
+    "what is looked up: the first valid triplet, all (the lowest count decides), or the first with its relation's word, where 0 costs a level",
+    ("first_valid", "min", "relcheck"),
+  ),
+  "corver.levels": _str(
+    "four_level",
+    "count:reward pairs, four_level (0:-0.3,1:-0.1,5:0,20:0.1, the public code's), or three_level= with values (the paper's are unknown)",
+  ),
+  "corver.no_query": _float(0.0, "reward of a sentence with nothing to look up", low=None),
+  "corver.unit": _str(
+    "sentence",
+    "tokens take their sentence's corpus reward, or their completion's mean (ablation A3)",
+    ("sentence", "answer"),
+  ),
+  "corver.local_weight": _float(1.0, "weight of the corpus reward (0 is ablation A1)"),
+  "corver.judge_weight": _float(1.0, "weight of the answer score (0 is ablation A2)"),
+  "corver.format_weight": _float(1.0, "weight of the format score"),
+  "corver.correct": _float(2.0, "score of an answer that holds an alias", low=None),
+  "corver.wrong": _float(-1.0, "score of one that does not", low=None),
+  "corver.refused": _float(-1.0, "score of one that declines", low=None),
+  "corver.formatted": _float(1.0, "score of a completion with both blocks", low=None),
+  "corver.unformatted": _float(-1.0, "score of any other", low=None),
+  "corver.think_tag": _str("think", "tag of the thinking block"),
+  "corver.answer_tag": _str("answer", "tag of the answer block"),
+  "corver.mean_tolerance": _float(
+    1e-6,
+    "no advantage where the answers' mean returns agree to this; None: no such rule",
+    optional=True,
+  ),
+  "corver.advantage_clip": _float(5.0, "largest absolute advantage; None: no limit", optional=True),
+  "corver.paper_exact": _bool(False, "switch both guards off, as in the paper"),
+  "corver.pass_rates": _str(
+    None,
+    "pass-rate file of the learning zone, continued where it ends; None: no filter (ablation A4)",
+    optional=True,
+  ),
+  "corver.zone_samples": _int(16, "answers drawn a question for it (paper: 16)", low=2),
+  "corver.zone_temperature": _float(0.7, "their sampling temperature (paper: 0.7)", high=10.0),
+  "corver.zone_top_p": _float(0.95, "their top-p (paper: 0.95)", low=1e-6, high=1.0),
+  "corver.zone_low": _int(1, "fewest correct answers of a question that is kept (paper: 1)"),
+  "corver.zone_high": _int(15, "most of them (paper: 15)"),
+  "corver.anchors": _int(0, "mastered questions to add (paper: 1,000 for small models)"),
+  # eval
+  "eval.corpus": _str(
+    None, "reader of the evaluation questions; None: data.corpus's", optional=True
+  ),
+  "eval.path": _str(None, "its file or folder", optional=True),
+  "eval.questions": _int(8, "questions evaluated, the split's first by hash; 0: no evaluation"),
+  "eval.answers": _int(1, "answers a question", low=1),
+  "eval.temperature": _float(0.0, "sampling temperature, 0 is greedy", high=10.0),
+  "eval.max_tokens": _int(None, "tokens an answer; None: rollout.max_tokens", low=1, optional=True),
 }
 
 
-def default_config() -> config_dict.ConfigDict:
-  """All of `FIELDS` at their defaults, locked against unknown names."""
+# What sets each method apart from the defaults above, which are ASC's.
+_ANSWER_R = {"credit.unit": "answer", "credit.authored": False, "credit.vacuous": False}
+METHODS: dict[str, dict[str, Any]] = {
+  "asc": {},
+  "asc_answer": {"credit.unit": "answer"},
+  "sentence_reward": {"credit.authored": False, "credit.vacuous": False},
+  "grpo": {**_ANSWER_R, "loss.beta": 0.0},
+  "grpo_kl": _ANSWER_R,
+  "copy_penalty": {**_ANSWER_R, "credit.copy_weight": 1.0},
+  "rloo": {**_ANSWER_R, "advantage.baseline": "loo", "advantage.scale": "none"},
+  "dr_grpo": {
+    **_ANSWER_R,
+    "advantage.scale": "none",
+    "loss.normalise": "constant",
+    "loss.constant": 48.0,
+    "loss.beta": 0.0,
+  },
+  "corver": {
+    "corver.on": True,
+    "text.trailing": "none",
+    "text.empty_answer": "none",
+    "data.instruction": "Think briefly between <think> and </think>, then answer between <answer> and </answer>. If you do not know, say so in the answer.",
+    "advantage.eps": 1e-4,
+    "advantage.ddof": 1,
+  },
+}
+
+
+def apply_method(config: config_dict.ConfigDict, method: str) -> config_dict.ConfigDict:
+  """Sets `config.method` and the fields that the method's preset differs in.
+
+  Presets come before command-line overrides, so every part can be changed after.
+  """
+  if method not in METHODS:
+    raise UserError(
+      f"config.method is one of {', '.join(METHODS)}, not {method!r}{nearest(method, METHODS)}"
+    )
+  for name in METHODS.get(config.method, ()):
+    assign(config, name, FIELDS[name].default)  # the preset that was there leaves nothing behind
+  config.method = method
+  for name, value in METHODS[method].items():
+    assign(config, name, value)
+  return config
+
+
+def default_config(fields: Mapping[str, Field] = FIELDS) -> config_dict.ConfigDict:
+  """All `fields` at their defaults, locked against unknown names."""
   config = config_dict.ConfigDict()
-  for name, field in FIELDS.items():
+  for name, field in fields.items():
     *groups, leaf = name.split(".")
     node = config
     for group in groups:
       if group not in node:
         node[group] = config_dict.ConfigDict()
       node = node[group]
-    if field.default is None:
-      node[leaf] = config_dict.placeholder(field.type)
-    else:
-      node[leaf] = field.default
+    node[leaf] = config_dict.placeholder(field.type) if field.default is None else field.default
   config.lock()
   return config
+
+
+def assign(config: config_dict.ConfigDict, name: str, value: Any) -> None:
+  """`config.a.b = value` for the name "a.b"."""
+  *groups, leaf = name.split(".")
+  for group in groups:
+    config = config[group]
+  config[leaf] = value
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -171,58 +381,113 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
   return flat
 
 
-def nearest(name: str, names) -> str:
+def nearest(name: str, names: Iterable[str], prefix: str = "") -> str:
   """`; did you mean X?` where some name is close, else an empty string."""
-  close = difflib.get_close_matches(name, list(names), n=1)
-  return f"; did you mean {close[0]}?" if close else ""
+  names = list(names)
+  leaf = name.rpartition(".")[2]
+  same = [n for n in names if n.rpartition(".")[2] == leaf]  # the right field, another group
+  close = same if len(same) == 1 else difflib.get_close_matches(name, names, n=1)
+  return f"; did you mean {prefix}{close[0]}?" if close else ""
 
 
-def _check(name: str, value: Any, field: Field) -> Any:
-  wanted = field.type.__name__ + (" or None" if field.optional else "")
-  problem = UserError(f"config.{name} takes {wanted}, not {value!r}")
-  if value is None:
-    if field.optional:
-      return
-    raise problem
-  if field.type is float and isinstance(value, int) and not isinstance(value, bool):
-    value = float(value)
-  if field.type is not bool and isinstance(value, bool) or not isinstance(value, field.type):
-    raise problem
+def wanted(field: Field) -> str:
+  """What a field takes, in words: `int or None`."""
+  name = "true or false" if field.type is bool else field.type.__name__
+  if field.type is tuple:
+    name = f"a tuple of {type(field.default[0]).__name__}"
+  return name + (" or None" if field.optional else "")
+
+
+def check_value(label: str, value: Any, field: Field) -> None:
+  """Raises a UserError that starts with `label` where a value has another type or range."""
+  if value is None and field.optional:
+    return
+  kinds: Any = (int, float) if field.type is float else field.type
+  mistaken_bool = isinstance(value, bool) and field.type is not bool
+  if mistaken_bool or not isinstance(value, kinds):
+    raise UserError(f"{label} takes {wanted(field)}, not {value!r}")
+  if field.type is tuple and {type(item) for item in value} - {type(field.default[0])}:
+    raise UserError(f"{label} takes {wanted(field)}, not {value!r}")
   if field.type is float and not math.isfinite(value):
-    raise UserError(f"config.{name} must be finite, not {value!r}")
+    raise UserError(f"{label} must be finite, not {value!r}")
   if field.choices and value not in field.choices:
-    raise UserError(f"config.{name} is one of {', '.join(field.choices)}, not {value!r}{nearest(value, field.choices)}")
-  if field.low is not None and value < field.low or field.high is not None and value > field.high:
-    low = "-inf" if field.low is None else f"{field.low:g}"
-    high = "inf" if field.high is None else f"{field.high:g}"
-    raise UserError(f"config.{name} lies in [{low}, {high}], not {value!r}")
+    raise UserError(
+      f"{label} is one of {', '.join(field.choices)}, not {value!r}{nearest(value, field.choices)}"
+    )
+  low = -math.inf if field.low is None else field.low
+  high = math.inf if field.high is None else field.high
+  if field.type in (int, float) and not low <= value <= high:
+    raise UserError(f"{label} lies in [{low:g}, {high:g}], not {value!r}")
 
 
-def validate(config: config_dict.ConfigDict) -> None:
-  """Checks every field and the rules between them.
+def table(fields: Mapping[str, Field], prefix: str = "") -> str:
+  """One line a field: name, default, what it takes, what it means."""
+  rows = []
+  for name, field in fields.items():
+    takes = " | ".join(field.choices) or wanted(field)
+    rows.append(f"  {prefix}{name}={field.default}  [{takes}]  {field.help}")
+  return "\n".join(rows)
+
+
+def check_names(config: config_dict.ConfigDict, fields: Mapping[str, Field] = FIELDS) -> None:
+  """Raises a UserError where a field is unknown or missing."""
+  flat = flatten(config)
+  for name in flat:
+    if name not in fields:
+      raise UserError(f"config.{name} is not a field{nearest(name, fields, 'config.')}")
+  for name in fields:
+    if name not in flat:
+      raise UserError(f"config.{name} is missing; start from asc_jax.config.default_config()")
+
+
+def validate(config: config_dict.ConfigDict, fields: Mapping[str, Field] = FIELDS) -> None:
+  """Checks every field, and for a run's own `FIELDS` the rules between them.
 
   Raises:
     UserError: naming the field, what it takes and what it was given.
   """
+  check_names(config, fields)
   flat = flatten(config)
-  for name in flat:
-    if name not in FIELDS:
-      raise UserError(f"config.{name} is not a field{nearest(name, FIELDS)}")
-  for name, field in FIELDS.items():
-    if name not in flat:
-      raise UserError(f"config.{name} is missing; start from asc_jax.config.default_config()")
-    _check(name, flat[name], field)
+  for name, field in fields.items():
+    check_value(f"config.{name}", flat[name], field)
+  if fields is FIELDS:
+    _check_rules(config)
+
+
+def _check_rules(config: config_dict.ConfigDict) -> None:
   buckets = config.data.prompt_buckets
-  if not buckets or any(type(b) is not int or b < 2 for b in buckets) or list(buckets) != sorted(set(buckets)):
-    raise UserError(f"config.data.prompt_buckets is a rising tuple of token counts of at least 2, not {buckets!r}")
+  if not buckets or min(buckets) < 2 or list(buckets) != sorted(set(buckets)):
+    raise UserError(
+      f"config.data.prompt_buckets is a rising tuple of token counts of at least 2, not {buckets!r}"
+    )
   if config.loss.normalise == "constant" and config.loss.constant is None:
     raise UserError("config.loss.constant is needed where config.loss.normalise=constant")
   if config.train.micro_batch and config.data.batch_size % config.train.micro_batch:
-    raise UserError(f"config.train.micro_batch={config.train.micro_batch} does not divide config.data.batch_size={config.data.batch_size}")
+    raise UserError(
+      f"config.train.micro_batch={config.train.micro_batch} does not divide config.data.batch_size={config.data.batch_size}"
+    )
+  projections = FIELDS["model.lora.targets"].default.split(",")
+  for target in config.model.lora.targets.split(","):
+    if target not in projections:
+      raise UserError(
+        f"config.model.lora.targets has {target!r}{nearest(target, projections)}; there are {', '.join(projections)}"
+      )
+  if config.advantage.baseline == "loo" and config.credit.unit != "answer":
+    raise UserError("config.advantage.baseline=loo needs config.credit.unit=answer")
   if config.credit.copy_weight and config.credit.unit != "answer":
     raise UserError("config.credit.copy_weight needs config.credit.unit=answer")
+  if config.method not in METHODS:
+    raise UserError(
+      f"config.method is one of {', '.join(METHODS)}, not {config.method!r}{nearest(config.method, METHODS)}"
+    )
+  if not config.checker.score_copied and not config.credit.authored:
+    raise UserError(
+      "config.checker.score_copied=False needs config.credit.authored=True: copied sentences would go unscored"
+    )
   if config.rollout.temperature == 0 and config.train.steps:
-    raise UserError("config.rollout.temperature=0 draws the same answer every time; training needs one above 0")
+    raise UserError(
+      "config.rollout.temperature=0 draws the same answer every time; training needs one above 0"
+    )
   if [config.mesh[a] for a in ("data", "fsdp", "tensor")].count(-1) > 1:
     raise UserError("config.mesh has more than one -1")
   if 0 in (config.mesh.data, config.mesh.fsdp, config.mesh.tensor):
