@@ -163,9 +163,11 @@ def table(
     delimiter: what separates two cells.
     quoted: False where a quotation mark is an ordinary character.
   """
-  quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
   lines = io.StringIO(text_of(path), newline="")  # str.splitlines would also cut at U+2028
-  reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=quoted)
+  if quoted:
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+  else:
+    reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
   try:
     header = next(reader, [])
     missing = [c for c in columns if c not in header]

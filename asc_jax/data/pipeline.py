@@ -9,10 +9,12 @@ do not depend on how many hosts there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import grain
+from typing import TYPE_CHECKING
 
 from asc_jax.types import Example, UserError
+
+if TYPE_CHECKING:
+  import grain
 
 
 def batches(
@@ -49,6 +51,8 @@ def batches(
     )
   if batch_size % host_count:
     raise UserError(f"config.data.batch_size={batch_size} does not divide among {host_count} hosts")
+  import grain  # loads jax where it is installed, which reading a corpus has no need of
+
   share = batch_size // host_count
   mine = slice(host_index * share, (host_index + 1) * share)
   steps = (

@@ -12,26 +12,34 @@ import pathlib
 from collections import Counter
 
 from asc_jax.config import nearest
+from asc_jax.data import lexical
 from asc_jax.types import Example, UserError
 
 # Name in a config -> the module of this package that reads it, and its function.
 READERS = {
   "asqa": ("asqa", "read"),
   "clapnq": ("clapnq", "read"),
+  "eli5": ("eli5", "read"),
+  "expertqa": ("expertqa", "read"),
   "quickstart": ("quickstart", "read"),
+  "quotesum": ("quotesum", "read"),
   "ragtruth": ("ragtruth", "read"),
   "ragtruth_data2txt": ("ragtruth", "read_data2txt"),
   "ragtruth_summary": ("ragtruth", "read_summary"),
 }
 
 
-def read(name: str, path: str | pathlib.Path | None = None) -> tuple[list[Example], dict[str, int]]:
+def read(
+  name: str, path: str | pathlib.Path | None = None, *, passage_words: int | None = None
+) -> tuple[list[Example], dict[str, int]]:
   """Reads a corpus.
 
   Args:
     name: a key of `READERS`.
     path: its file or folder, in the format in which the corpus is published; None
       for packaged corpora.
+    passage_words: keep a question's lexically best passages up to so many words
+      (`lexical.cut`); None keeps all.
 
   Returns:
     The usable examples in the corpus's order, and how many rows were dropped for
@@ -59,7 +67,7 @@ def read(name: str, path: str | pathlib.Path | None = None) -> tuple[list[Exampl
       dropped["no passages"] += 1
     else:
       seen.add(example.id)
-      examples.append(example)
+      examples.append(lexical.cut(example, passage_words) if passage_words else example)
   if not examples:
     reasons = ", ".join(f"{reason}: {n}" for reason, n in sorted(dropped.items())) or "no rows"
     raise UserError(f"{name} at {path} holds no usable question ({reasons})")

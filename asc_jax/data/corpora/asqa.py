@@ -123,27 +123,28 @@ def _answers(row: files.Row) -> tuple[str, ...]:
 
 
 def _passages(row: files.Row) -> tuple[Passage, ...]:
-  found: list[tuple[str | None, str | None]] = []
-  if "docs" in row.value:
-    found = [(d.take("title", str, type(None)), d.take("text", str)) for d in row.objects("docs")]
-  elif "passages" in row.value:
-    for passage in row.take("passages", list, type(None)) or ():
-      if isinstance(passage, dict):
-        note = files.Row(row.where, passage)
-        found.append((note.take("wikipage", str, type(None)), note.take("content", str)))
-      else:
-        title, *text = files.Row(row.where, {"passages": passage}).strings("passages") or [""]
-        found.append((title, " ".join(text)))
-  else:
-    for annotation in row.objects("annotations"):
-      for note in annotation.objects("knowledge"):
-        found.append(
-          (note.take("wikipage", str, type(None)), note.take("content", str, type(None)))
-        )
   kept = []
-  for title, text in found:
+  for title, text in _titled_texts(row):
     title = (title or "").strip()
     text = (text or "").strip().removeprefix(f"{title}\n\n")  # qa_feedback repeats it
     if text:
       kept.append(Passage(title, text))
   return tuple(dict.fromkeys(kept))
+
+
+def _titled_texts(row: files.Row) -> Iterator[tuple[str | None, str | None]]:
+  if "docs" in row.value:
+    for doc in row.objects("docs"):
+      yield doc.take("title", str, type(None)), doc.take("text", str)
+  elif "passages" in row.value:
+    for passage in row.take("passages", list, type(None)) or ():
+      if isinstance(passage, dict):
+        note = files.Row(row.where, passage)
+        yield note.take("wikipage", str, type(None)), note.take("content", str)
+      else:
+        title, *lines = files.Row(row.where, {"passages": passage}).strings("passages") or [""]
+        yield title, " ".join(lines)
+  else:
+    for annotation in row.objects("annotations"):
+      for note in annotation.objects("knowledge"):
+        yield note.take("wikipage", str, type(None)), note.take("content", str, type(None))
