@@ -98,6 +98,17 @@ FIELDS: dict[str, Field] = {
   "data.max_passages": _int(
     None, "passages kept a question, in corpus order; None keeps all", low=1, optional=True
   ),
+  "data.passage_words": _int(
+    None,
+    "words of passages kept a question, whole passages by lexical rank (ELI5); None keeps all",
+    low=1,
+    optional=True,
+  ),
+  "data.split": _str(
+    "train",
+    "the committed split's part to train on (asc_jax/data/splits.py); all: the whole file",
+    ("train", "all"),
+  ),
   "data.system_role": _bool(
     True,
     "send the instruction as a system message; False puts it in front of the question, for templates without that role",
@@ -295,6 +306,9 @@ FIELDS: dict[str, Field] = {
     None, "reader of the evaluation questions; None: data.corpus's", optional=True
   ),
   "eval.path": _str(None, "its file or folder", optional=True),
+  "eval.split": _str(
+    "eval", "the committed split's part to evaluate on; all: the whole file", ("eval", "all")
+  ),
   "eval.questions": _int(8, "questions evaluated, the split's first by hash; 0: no evaluation"),
   "eval.answers": _int(1, "answers a question", low=1),
   "eval.temperature": _float(0.0, "sampling temperature, 0 is greedy", high=10.0),
