@@ -9,22 +9,24 @@ do not depend on how many hosts there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from asc_jax.types import Example, UserError
+from asc_jax.types import UserError
 
 if TYPE_CHECKING:
   import grain
 
+T = TypeVar("T")
+
 
 def batches(
-  examples: Sequence[Example],
+  examples: Sequence[T],
   *,
   batch_size: int,
   seed: int,
   host_index: int = 0,
   host_count: int = 1,
-) -> grain.DatasetIterator[list[Example]]:
+) -> grain.DatasetIterator[list[T]]:
   """Iterates for ever over one host's share of each step's questions.
 
   The shuffle is a keyed permutation that is evaluated index by index, so there is
