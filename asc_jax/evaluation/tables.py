@@ -10,12 +10,13 @@ from asc_jax.evaluation import metrics
 DASH = "–"
 
 
-def number(value: float | None, digits: int = 1) -> str:
-  """`value` with `digits` decimals, – where there is none."""
-  return DASH if value is None else f"{value:.{digits}f}"
+def number(value: float | None, decimals: int = 1) -> str:
+  """`value` with `decimals` decimals, – where there is none."""
+  return DASH if value is None else f"{value:.{decimals}f}"
 
 
-def _digits(column: metrics.Column) -> int:
+def digits(column: metrics.Column) -> int:
+  """Decimals that a column is printed with."""
   return 2 if column.kind == "supported_count" else 1
 
 
@@ -57,7 +58,7 @@ def terminal(summaries: Mapping[str, metrics.Summary], baseline: str | None = No
     found = [s.values.get(column.name) for s in summaries.values()]
     if any(value is not None for value in found):
       unit = " %" if column.percent else ""
-      measured.append([column.name + unit, *(number(v, _digits(column)) for v in found)])
+      measured.append([column.name + unit, *(number(v, digits(column)) for v in found)])
     else:
       absent.append(column.name)
   counts = [
