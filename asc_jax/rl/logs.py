@@ -1,0 +1,81 @@
+"""What a run writes down: metrics.jsonl, TensorBoard, and where the time went."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import pathlib
+import time
+from collections.abc import Iterator, Mapping
+
+from tensorboardX import SummaryWriter
+
+
+class MetricsWriter:
+  """One JSON line and one TensorBoard point a step.
+
+  A resumed run cuts both back to its checkpoint's step, so that no step appears
+  twice in either.
+
+  Args:
+    workdir: metrics.jsonl and the event files lie here.
+    restored_step: the last step that the checkpoint holds; None starts anew.
+  """
+
+  def __init__(self, workdir: pathlib.Path, restored_step: int | None = None):
+    self.path = workdir / "metrics.jsonl"
+    _cut_back(self.path, -1 if restored_step is None else restored_step)
+    self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 (closed by `close`)
+    purge = None if restored_step is None else restored_step + 1
+    self._board = SummaryWriter(str(workdir / "tensorboard"), purge_step=purge)
+
+  def write(self, step: int, metrics: Mapping[str, float]) -> None:
+    self._file.write(json.dumps({"step": step, **metrics}) + "\n")
+    self._file.flush()
+    for name, value in metrics.items():
+      self._board.add_scalar(name, value, step)
+
+  def close(self) -> None:
+    self._file.close()
+    self._board.close()
+
+
+def read_metrics(path: pathlib.Path) -> list[dict[str, float]]:
+  """The lines of a metrics.jsonl; a last line cut off by a crash is left out."""
+  rows = []
+  for line in path.read_text(encoding="utf-8").splitlines():
+    with contextlib.suppress(json.JSONDecodeError):
+      rows.append(json.loads(line))
+  return rows
+
+
+def _cut_back(path: pathlib.Path, last: int) -> None:
+  if path.exists():
+    kept = [row for row in read_metrics(path) if row["step"] <= last]
+    partial = path.with_suffix(".tmp")
+    partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    os.replace(partial, path)
+
+
+class Clock:
+  """Adds up wall-clock seconds by name."""
+
+  def __init__(self):
+    self.seconds: dict[str, float] = collections.defaultdict(float)
+
+  @contextlib.contextmanager
+  def __call__(self, name: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+      yield
+    finally:
+      self.seconds[name] += time.perf_counter() - start
+
+  def table(self) -> str:
+    """`name  seconds  share`, the largest first."""
+    total = sum(self.seconds.values()) or 1.0
+    rows = sorted(self.seconds.items(), key=lambda row: -row[1])
+    width = max(map(len, self.seconds), default=0)
+    return "\n".join(f"  {n:<{width}} {s:8.1f} s {100 * s / total:5.1f} %" for n, s in rows)

@@ -1,0 +1,365 @@
+"""The training loop: sample, read, score, update, write down, save.
+
+`Trainer` reads and checks everything cheap first, so that bad input is refused
+before any weights load.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import logging
+from ml_collections import config_dict
+from tqdm import tqdm
+
+from asc_jax import checkers, sharding
+from asc_jax import config as config_lib
+from asc_jax.data import corpora, pipeline, splits
+from asc_jax.models import checkpoints, decoder, lora
+from asc_jax.rl import checkpointing, logs, rollouts, sampler, update
+from asc_jax.text import prompts, refusals
+from asc_jax.types import Batch, Rollout, UserError, Weighted
+
+
+class Work(NamedTuple):
+  """What a run reads, checked: questions of a split, and what was left out."""
+
+  questions: list[rollouts.Question]
+  counts: dict[str, int]
+
+
+def read_questions(tokenizer, corpus: str, path, split: str, config) -> Work:
+  """The questions of one split of a corpus, with their prompts.
+
+  Raises:
+    UserError: a missing or malformed file, or no usable question.
+  """
+  examples, dropped = corpora.read(corpus, path)
+  chosen = splits.select(examples, split)
+  questions, counts = rollouts.prepare(tokenizer, chosen, config)
+  return Work(questions, {**dropped, **counts})
+
+
+class Trainer:
+  """A policy, its instruments and its optimizer, and the four parts of a step.
+
+  Args:
+    config: validated, see asc_jax/config.py.
+    workdir: where checkpoints, metrics and records go; None keeps nothing
+      (notebooks, tests).
+
+  Raises:
+    UserError: bad input, before weights load.
+  """
+
+  def __init__(self, config: config_dict.ConfigDict, workdir: pathlib.Path | None = None):
+    config_lib.validate(config)
+    self.config = config
+    self.settings = update.objective(config)
+    self.clock = logs.Clock()
+    with self.clock("read corpus and tokenizer"):
+      checkpoints.check(config.model.path)
+      self.tokenizer = checkpoints.load_tokenizer(config.model.path)
+      self.train_work = read_questions(
+        self.tokenizer, config.data.corpus, config.data.path, "train", config
+      )
+      self.eval_work = self._read_eval_questions()
+      self.iterator = pipeline.batches(
+        self.train_work.questions,
+        batch_size=config.data.batch_size,
+        seed=config.seed,
+        host_index=jax.process_index(),
+        host_count=jax.process_count(),
+      )
+    self.steps = self._count_steps()
+    self.mesh = self._make_mesh()
+    self.checkpoints = None
+    if workdir is not None:
+      self.checkpoints = checkpointing.Checkpoints(workdir, config.train.keep)
+      self._check_resume()
+    with self.clock("load weights"):
+      self.checker = checkers.load(config.checker.name, config.checker.path)
+      model = self._load_model()
+    self.sampling = sampler.Sampling(
+      group_size=config.rollout.group_size,
+      max_tokens=config.rollout.max_tokens,
+      temperature=config.rollout.temperature,
+      top_k=config.rollout.top_k,
+      top_p=config.rollout.top_p,
+      stop_ids=prompts.stop_ids(self.tokenizer),
+    )
+    optimizer, schedule = update.make_optimizer(
+      config.optimizer, self.steps * config.train.updates_per_batch
+    )
+    self._update = update.make_update(optimizer, schedule, self.settings)
+    # A full fine-tune needs a second copy of the weights as its reference; an
+    # adapter's reference is the same weights with the adapter off.
+    self._frozen_reference = None
+    if config.loss.beta and not config.model.lora.rank:
+      self._frozen_reference = jax.tree.map(jnp.copy, model)
+    self.train_state = update.init(model, optimizer, self.mesh)
+    self.key = jax.random.key(config.seed)
+    self.first_step = self._restore()
+
+  def _read_eval_questions(self) -> Work:
+    settings, data = self.config.eval, self.config.data
+    if not settings.questions:
+      return Work([], {})
+    source = (settings.corpus, settings.path) if settings.corpus else (data.corpus, data.path)
+    work = read_questions(self.tokenizer, *source, "eval", self.config)
+    return work._replace(questions=work.questions[: settings.questions])
+
+  def _count_steps(self) -> int:
+    if self.config.train.epochs is None:
+      return self.config.train.steps
+    return round(
+      self.config.train.epochs * len(self.train_work.questions) / self.config.data.batch_size
+    )
+
+  def _make_mesh(self) -> jax.sharding.Mesh:
+    axes = self.config.mesh
+    mesh = sharding.make_mesh(axes.data, axes.fsdp, axes.tensor)
+    parts = mesh.shape["data"] * mesh.shape["fsdp"] * self.settings.micro_batches
+    if self.config.data.batch_size % parts:
+      raise UserError(
+        f"config.data.batch_size={self.config.data.batch_size} does not divide among the mesh's "
+        f"{parts} parts (data * fsdp * micro-batches)"
+      )
+    return mesh
+
+  def _load_model(self) -> decoder.DecoderState:
+    model = self.config.model
+    adapter = None
+    if model.lora.rank:
+      adapter = lora.LoraConfig(
+        rank=model.lora.rank, alpha=model.lora.alpha, targets=lora.parse_targets(model.lora.targets)
+      )
+    state, _ = checkpoints.load(
+      model.path, dtype=model.dtype, lora=adapter, mesh=self.mesh, seed=self.config.seed
+    )
+    return state
+
+  # Restarting.
+
+  def _meta(self) -> dict[str, Any]:
+    return {
+      "config": config_lib.flatten(self.config),
+      "cursor": json.dumps(self.iterator.get_state()),
+      "seed": self.config.seed,
+    }
+
+  def _check_resume(self):
+    latest = self.checkpoints.latest()
+    if latest is not None:
+      checkpointing.refuse_changed_config(
+        self.checkpoints.meta(latest)["config"],
+        config_lib.flatten(self.config),
+        self.config.train.allow_config_change,
+      )
+
+  def _restore(self) -> int:
+    """Loads the newest checkpoint, if any; the step to go on from."""
+    latest = self.checkpoints.latest() if self.checkpoints else None
+    if latest is None:
+      return 0
+    with self.clock("restore"):
+      trained = self._saved()
+      trained = self.checkpoints.restore(latest, trained)
+      self.train_state = self.train_state._replace(
+        model=self.train_state.model.with_trainable(trained["trainable"]),
+        opt_state=trained["opt_state"],
+        step=trained["step"],
+        bad_steps=trained["bad_steps"],
+      )
+      self.iterator.set_state(json.loads(self.checkpoints.meta(latest)["cursor"]))
+    logging.info("resumed from step %d", latest)
+    return latest
+
+  def _saved(self) -> dict[str, Any]:
+    state = self.train_state
+    return {
+      "trainable": state.model.trainable(),
+      "opt_state": state.opt_state,
+      "step": state.step,
+      "bad_steps": state.bad_steps,
+    }
+
+  def save(self, step: int):
+    if self.checkpoints is not None:
+      with self.clock("checkpoint"):
+        self.checkpoints.save(step, self._saved(), self._meta())
+
+  def digest(self) -> str:
+    """SHA-256 of the trained parameters."""
+    return checkpointing.digest(self.train_state.model.trainable())
+
+  # The parts of a step.
+
+  @property
+  def model(self) -> decoder.DecoderState:
+    return self.train_state.model
+
+  @property
+  def reference(self) -> decoder.DecoderState:
+    """The policy before training."""
+    if self._frozen_reference is not None:
+      return self._frozen_reference
+    return self.model.reference()
+
+  def rollout(
+    self, questions: Sequence[rollouts.Question], step: int
+  ) -> tuple[Batch, list[list[rollouts.Answer]]]:
+    """Samples answers to questions, splits and scores them.
+
+    Args:
+      questions: this host's share of the step's B questions.
+      step: selects the random keys.
+
+    Returns:
+      A Batch on the device, and B lists of G answers.
+    """
+    config = self.config
+    prompt = rollouts.batch_prompts(questions, config.data.prompt_buckets)
+    prompt = sharding.spread_questions(prompt, self.mesh)
+    with self.clock("compile and dispatch"):
+      key = jax.random.fold_in(self.key, step)
+      drawn = sampler.sample(self.model, prompt, key, self.sampling)
+    with self.clock("update"):  # of the step before, in front of this generation
+      jax.block_until_ready(self.train_state.step)
+    with self.clock("generation"):
+      host = Rollout(*map(np.asarray, drawn))
+    batch = Batch(prompt, drawn, None, None, None, None, None)
+    with self.clock("compile and dispatch"):
+      if config.loss.beta:  # runs while the host reads the answers
+        batch = batch._replace(ref_logps=update.log_probs(self.reference, batch, self.settings))
+      if config.train.updates_per_batch > 1:
+        batch = batch._replace(old_logps=update.log_probs(self.model, batch, self.settings))
+    with self.clock("sentences and copies"):
+      answers = rollouts.read_answers(self.tokenizer, questions, host, config.text)
+      most = max(len(a.spans) for group in answers for a in group)
+      bucket = rollouts.sentence_bucket(most)
+      packed = rollouts.pack_sentences(
+        answers, config.rollout.max_tokens, config.text.empty_answer, bucket
+      )
+      mask = rollouts.token_mask(host, packed.ids, config.rollout.truncated)
+    with self.clock("checker"):
+      scores = rollouts.score(
+        self.checker, questions, answers, bucket, score_copied=config.checker.score_copied
+      )
+    parts = sharding.spread_questions((mask, packed, scores), self.mesh)
+    return batch._replace(token_mask=parts[0], sentences=parts[1], scores=parts[2]), answers
+
+  def update(self, batch: Batch) -> dict[str, Weighted]:
+    """Applies the configured updates; metrics stay on the device."""
+    with self.clock("compile and dispatch"):
+      for _ in range(self.config.train.updates_per_batch):
+        self.train_state, metrics = self._update(self.train_state, batch)
+    return metrics
+
+  # The loop.
+
+  def run(
+    self,
+    workdir: pathlib.Path,
+    evaluate: Callable[[Trainer, int], None] | None = None,
+  ) -> dict[str, float]:
+    """Trains to `config.train.steps` and saves; returns means over this run's steps.
+
+    Args:
+      workdir: metrics.jsonl, TensorBoard files and checkpoints go there.
+      evaluate: called with the number of updates done, at the config's interval.
+    """
+    config = self.config
+    writer = logs.MetricsWriter(workdir, self.first_step)
+    bar = tqdm(total=self.steps, initial=self.first_step, desc=config.method, unit="step")
+    totals: dict[str, list[float]] = {}
+    pending = None
+
+    def flush():
+      nonlocal pending
+      if pending is not None:
+        step, device, host = pending
+        values = {name: float(m.total) / max(float(m.weight), 1e-9) for name, m in device.items()}
+        values |= host
+        writer.write(step, values)
+        for name, value in values.items():
+          totals.setdefault(name, []).append(value)
+        bar.set_postfix_str(postfix(values))
+        pending = None
+        self._stop_if_diverged(values, step)
+
+    try:
+      started = time.perf_counter()
+      for step in range(self.first_step, self.steps):
+        batch, answers = self.rollout(next(self.iterator), step)
+        device = self.update(batch)
+        flush()  # the step before: its update ended before this one's generation
+        host = text_metrics(answers)
+        host["time/step"] = -started + (started := time.perf_counter())
+        tokens = sum(len(a.ids) for group in answers for a in group)
+        host["time/tokens_per_second"] = tokens / host["time/step"]
+        pending = (step + 1, device, host)
+        bar.update()
+        self._periodic(step + 1, flush, evaluate)
+      with self.clock("update"):
+        jax.block_until_ready(self.train_state.step)
+      flush()
+    finally:
+      bar.close()
+      writer.close()
+    if self.checkpoints is not None:
+      if self.checkpoints.latest() != self.steps:
+        self.save(self.steps)
+      with self.clock("checkpoint"):
+        self.checkpoints.wait()
+    return {name: float(np.mean(values)) for name, values in totals.items()}
+
+  def _periodic(self, done: int, flush: Callable[[], None], evaluate):
+    train = self.config.train
+    if train.checkpoint_every and done % train.checkpoint_every == 0 and done < self.steps:
+      flush()  # a checkpoint never lies ahead of the metrics file
+      self.save(done)
+    if evaluate and train.eval_every and done % train.eval_every == 0 and done < self.steps:
+      evaluate(self, done)
+
+  def _stop_if_diverged(self, values: dict[str, float], step: int):
+    if values["optimizer/skipped"]:
+      bad = int(self.train_state.bad_steps)
+      logging.warning("step %d: the loss or a gradient is not finite; update skipped", step)
+      if bad >= self.config.train.max_bad_steps:
+        raise UserError(
+          f"{bad} updates had a non-finite loss or gradient (config.train.max_bad_steps); "
+          "lower config.optimizer.learning_rate or look at the last batch's metrics"
+        )
+
+
+def text_metrics(answers: Sequence[Sequence[rollouts.Answer]]) -> dict[str, float]:
+  """Means over answers of what only the host sees."""
+  flat = [a for group in answers for a in group]
+  words = sum(len(a.copy_mask) for a in flat)
+  claims = [s for a in flat for s in a.sentences()]
+  return {
+    "text/words": words / len(flat),
+    "text/refusals": float(np.mean([refusals.declines(a.text) for a in flat])),
+    "text/short_sentences": float(np.mean([len(s.split()) < 5 for s in claims])) if claims else 0.0,
+  }
+
+
+def postfix(values: dict[str, float]) -> str:
+  """The progress bar's figures."""
+  names = {
+    "R": "reward/R",
+    "credit": "reward/credit",
+    "Copy": "text/copy",
+    "Words": "text/words",
+    "KL": "loss/kl",
+    "tok/s": "time/tokens_per_second",
+  }
+  return " ".join(f"{k} {values[v]:.3g}" for k, v in names.items() if v in values)
