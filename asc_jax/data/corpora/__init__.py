@@ -18,6 +18,7 @@ from asc_jax.types import Example, UserError
 # Name in a config -> the module of this package that reads it, and its function.
 READERS = {
   "asqa": ("asqa", "read"),
+  "built": ("built", "read"),
   "clapnq": ("clapnq", "read"),
   "eli5": ("eli5", "read"),
   "expertqa": ("expertqa", "read"),
