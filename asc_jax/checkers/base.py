@@ -1,0 +1,98 @@
+"""One interface for every instrument: (document, sentence) -> P(supported).
+
+What all of them share lives here: identical pairs are scored once; a pair with
+nothing in it follows one rule; a score that is not a probability stops the run
+and is never taken for "unsupported".
+"""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from asc_jax.types import UserError
+
+
+def is_blank(text: str) -> bool:
+  """Whether a text has no letter and no digit, hence says nothing."""
+  return not any(c.isalnum() for c in text)
+
+
+class Checker(abc.ABC):
+  """An instrument.
+
+  Subclasses set the three attributes and implement `_score`.
+
+  Attributes:
+    name: as in `checkers.load`, written into every record.
+    threshold: a sentence is supported iff its score is above this.
+    weights_hash: tells two sets of weights apart, in records and caches.
+  """
+
+  name: str
+  threshold: float = 0.5
+  weights_hash: str
+
+  def score(self, documents: Sequence[str], sentences: Sequence[str]) -> np.ndarray:
+    """P(supported) of each sentence by the document at the same place.
+
+    A blank sentence or document (no letter, no digit) scores 0: nothing is
+    said, or nothing is there to support it. NaN means *not scored*: the
+    sentence does not fit the instrument's window. Callers leave such sentences
+    out; they are neither supported nor unsupported.
+
+    Args:
+      documents: N texts; those that are equal are read once.
+      sentences: N texts.
+
+    Returns:
+      float32[N], independent of the order and of what else is scored.
+
+    Raises:
+      UserError: if the instrument itself gives something that is no probability.
+    """
+    if len(documents) != len(sentences):
+      raise ValueError(f"{len(documents)} documents for {len(sentences)} sentences")
+    pairs = list(zip(documents, sentences, strict=True))
+    distinct = sorted({p for p in pairs if not (is_blank(p[0]) or is_blank(p[1]))})
+    scores = dict.fromkeys(pairs, 0.0)
+    if distinct:
+      values = self._score([d for d, _ in distinct], [s for _, s in distinct])
+      for pair, value in zip(distinct, values, strict=True):
+        if value is not None and not 0 <= value <= 1:
+          raise UserError(
+            f"checker {self.name} scored {float(value)!r} on {pair[1][:60]!r}, which is no "
+            "probability; its weights are damaged or of another model"
+          )
+        scores[pair] = np.nan if value is None else value
+    return np.asarray([scores[p] for p in pairs], np.float32)
+
+  @abc.abstractmethod
+  def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
+    """Scores distinct, sorted, non-blank pairs; None: does not fit the window."""
+
+
+def group_by_document(documents: Sequence[str]) -> dict[str, list[int]]:
+  """{document: places at which it stands}, in order of first appearance.
+
+  >>> group_by_document(["b", "a", "b"])
+  {'b': [0, 2], 'a': [1]}
+  """
+  groups: dict[str, list[int]] = {}
+  for i, doc in enumerate(documents):
+    groups.setdefault(doc, []).append(i)
+  return groups
+
+
+def file_hash(*paths: pathlib.Path) -> str:
+  """The first 16 hex digits of the SHA-256 of some files, one after the other."""
+  digest = hashlib.sha256()
+  for path in paths:
+    with open(path, "rb") as f:
+      while block := f.read(1 << 22):
+        digest.update(block)
+  return digest.hexdigest()[:16]
