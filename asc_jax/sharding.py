@@ -16,6 +16,8 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from asc_jax.types import UserError
+
 AXES = ("data", "fsdp", "tensor")
 BATCH = ("data", "fsdp")
 
@@ -44,8 +46,9 @@ def make_mesh(data: int = 1, fsdp: int = 1, tensor: int = 1, devices=None) -> Me
     sizes[sizes.index(-1)] = len(devices) // known
   count = math.prod(sizes)
   if count > len(devices) or count < 1:
-    raise ValueError(
-      f"a mesh of {dict(zip(AXES, sizes, strict=True))} needs {count} devices; there are {len(devices)}"
+    raise UserError(
+      f"config.mesh={dict(zip(AXES, sizes, strict=True))} needs {count} devices; "
+      f"there are {len(devices)}"
     )
   return Mesh(np.asarray(devices[:count]).reshape(sizes), AXES, axis_types=(AxisType.Auto,) * 3)
 
@@ -93,6 +96,34 @@ def shard(tree: Any, mesh: Mesh) -> Any:
   return jax.device_put(tree, specs(tree, mesh))
 
 
+def platform() -> str:
+  """Where a program being traced will run: "cpu", "gpu" or "tpu".
+
+  The mesh in force says so even when it compiles for devices that are not here.
+  """
+  device = jax.sharding.get_abstract_mesh().abstract_device
+  return jax.default_backend() if device is None else device.platform
+
+
+def batch_shards() -> int:
+  """Parts into which the mesh in force splits the questions."""
+  shape = jax.sharding.get_abstract_mesh().shape
+  return math.prod(shape.get(axis, 1) for axis in BATCH)
+
+
+def split_batch(x: jax.Array) -> jax.Array:
+  """Keeps activations [B, ...] split by question, under `jax.set_mesh`."""
+  if x.shape[0] % batch_shards() or jax.sharding.get_abstract_mesh().empty:
+    return x
+  return jax.lax.with_sharding_constraint(x, P(BATCH))
+
+
 def batch_spec(mesh: Mesh) -> NamedSharding:
   """Questions (the leading axis) over data and fsdp."""
   return NamedSharding(mesh, P(BATCH))
+
+
+def spread_questions(tree: Any, mesh: Mesh) -> Any:
+  """Host arrays [B, ...] on the mesh; each host gives its own share of the questions."""
+  place = batch_spec(mesh)
+  return jax.tree.map(lambda x: jax.make_array_from_process_local_data(place, x), tree)

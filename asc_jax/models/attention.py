@@ -1,72 +1,200 @@
-"""Attention of answers to a shared prefix and to themselves: one function.
+"""Attention of answers to a shared prefix and to themselves: one function, `attend`.
 
-The prefix is never copied for the G answers of a question: the G * R * T queries of
-one key head (R = N / K query heads share it) are flattened into one matrix.
+The prefix is never copied for the G answers of a question. In the letters of types.py,
+with R = N / K query heads a key head and M own places a row:
+
+  q       [B, K, G, R, T, H]  queries at places offset .. offset + T of their row
+  own     [B, K, G, M, H]     keys and values of the row itself
+  prefix  [B, K, P, H]        keys and values that the G rows share, padded on the right
+
+A prompt is the case G = 1 without a prefix. Masks come from lengths and places alone.
+
+Backends: `reference` is one masked softmax; `blockwise` (CPUs) is the same over blocks
+of queries that see only the keys below them, each recomputed by the backward pass;
+`splash` (TPUs) is a Pallas kernel that skips blocks which a static mask empties;
+`cudnn` (GPUs) is jax.nn.dot_product_attention. While decoding (a traced offset) there
+are few queries and all backends are the plain softmax over two parts.
 """
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.experimental.pallas.ops.tpu import splash_attention
+from jax.sharding import PartitionSpec
+
+from asc_jax import sharding
+
+BLOCK = 128  # queries a block on CPUs; sequences are padded to it on TPUs
 
 
-def attend(q, own, prefix, lengths, offset, *, backend):
-  """Causal attention over a row's own keys, and over the prefix of its question.
+def attend(q, own, prefix, lengths, offset, *, backend: str) -> jax.Array:
+  """softmax(q k / sqrt(H)) v over the prefix and the row so far, [B, K, G, R, T, H].
 
   Args:
-    q: [B, N, G, T, H], queries at places offset .. offset + T of their row.
-    own: keys and values [B, K, G, M, H] of the row's places 0 .. M.
-    prefix: keys and values [B, K, P, H] shared by the G rows, or None.
-    lengths: int32[B], real tokens of the prefix; the rest is padding.
-    offset: int, or a traced int32 while decoding.
-    backend: "reference", "blockwise", or "auto" to pick by platform.
-
-  Returns:
-    [B, N, G, T, H].
+    q: queries, see the letters above.
+    own: (k, v) of the rows. Place m is visible at offset + t where m <= offset + t.
+    prefix: (k, v), or None.
+    lengths: int32[B], real tokens of the prefix.
+    offset: 0, or a traced int32 while decoding.
+    backend: one of the four above, or "auto" to pick by platform.
   """
-  batch, n, groups, length, width = q.shape
-  heads = own.k.shape[1]
-  q = q.reshape(batch, heads, n // heads, groups, length, width) * width**-0.5
   if backend == "auto":
-    backend = "blockwise"
-  y = BACKENDS[backend](q, own, prefix, lengths, offset)
-  return y.reshape(batch, n, groups, length, width)
-
-
-def _softmax_parts(q, own, prefix, lengths, first):
-  """One softmax over two parts, without putting them side by side.
-
-  q is [B, K, R, G, T, H] at places first .. first + T.
-  """
-  batch, heads, rep, groups, length, width = q.shape
-  scores = jnp.einsum("bkrgth,bkgmh->bkrgtm", q, own.k, preferred_element_type=jnp.float32)
-  places = first + jnp.arange(length)
-  seen = jnp.arange(own.k.shape[3]) <= places[:, None]  # [T, M]
-  scores = jnp.where(seen, scores, -jnp.inf)
-  top = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
-  if prefix is not None:
-    flat = q.reshape(batch, heads, rep * groups * length, width)
-    shared = jnp.einsum("bkqh,bkph->bkqp", flat, prefix.k, preferred_element_type=jnp.float32)
-    real = jnp.arange(prefix.k.shape[2]) < lengths[:, None, None, None]  # [B, 1, 1, P]
-    shared = jnp.where(real, shared, -jnp.inf).reshape(*scores.shape[:-1], -1)
-    top = jnp.maximum(top, jax.lax.stop_gradient(shared.max(-1, keepdims=True)))
-    shared = jnp.exp(shared - top)
-  scores = jnp.exp(scores - top)
-  total = scores.sum(-1, keepdims=True)
-  y = jnp.einsum(
-    "bkrgtm,bkgmh->bkrgth", scores.astype(q.dtype), own.v, preferred_element_type=jnp.float32
+    backend = {"tpu": "splash", "gpu": "cudnn"}.get(sharding.platform(), "blockwise")
+  if backend == "cudnn" and q.dtype == jnp.float32:
+    backend = "blockwise"  # cuDNN's kernels take 16-bit types only
+  q = q * q.shape[-1] ** -0.5
+  if not isinstance(offset, int) or backend == "reference":
+    return _two_parts(q, own, prefix, lengths, offset)
+  return {"blockwise": _blockwise, "splash": _splash, "cudnn": _cudnn}[backend](
+    q, own, prefix, lengths
   )
+
+
+def _two_parts(q, own, prefix, lengths, offset) -> jax.Array:
+  """One softmax over prefix and own keys without putting them side by side."""
+  batch, heads, groups, rep, length, _ = q.shape
+  dots = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
+
+  def flat(x):  # [B, K, G, R, T, ...] -> [B, K, G * R * T, ...]: one matrix a key head
+    return x.reshape(batch, heads, groups * rep * length, -1)
+
+  scores = dots("bkgrth,bkgmh->bkgrtm", q, own.k)
+  places = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 5)
+  seen = places <= offset + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 4)
+  scores = jnp.where(seen, scores, -jnp.inf)
+  top = scores.max(axis=-1, keepdims=True)
   if prefix is not None:
-    total = total + shared.sum(-1, keepdims=True)
-    flat = shared.astype(q.dtype).reshape(batch, heads, rep * groups * length, -1)
-    y = y + jnp.einsum(
-      "bkqp,bkph->bkqh", flat, prefix.v, preferred_element_type=jnp.float32
-    ).reshape(y.shape)
+    shared = dots("bkqh,bkph->bkqp", flat(q), prefix.k)
+    places = jax.lax.broadcasted_iota(jnp.int32, shared.shape, 3)
+    shared = jnp.where(places < lengths[:, None, None, None], shared, -jnp.inf)
+    shared = shared.reshape(*scores.shape[:-1], -1)  # [B, K, G, R, T, P]
+    top = jnp.maximum(top, shared.max(axis=-1, keepdims=True))
+  top = jax.lax.stop_gradient(top)
+  scores = jnp.exp(scores - top)
+  total = scores.sum(axis=-1, keepdims=True)
+  y = dots("bkgrtm,bkgmh->bkgrth", scores.astype(q.dtype), own.v)
+  if prefix is not None:
+    shared = jnp.exp(shared - top)
+    total = total + shared.sum(axis=-1, keepdims=True)
+    y = y + dots("bkqp,bkph->bkqh", flat(shared.astype(q.dtype)), prefix.v).reshape(q.shape)
   return (y / total).astype(q.dtype)
 
 
-def _reference(q, own, prefix, lengths, offset):
-  return _softmax_parts(q, own, prefix, lengths, offset)
+def _blockwise(q, own, prefix, lengths) -> jax.Array:
+  length = q.shape[4]
+  blocks = []
+  for start in range(0, length, BLOCK):
+    end = min(start + BLOCK, length)
+    block = jax.checkpoint(functools.partial(_two_parts, offset=start), prevent_cse=False)
+    below = jax.tree.map(lambda x, end=end: x[:, :, :, :end], own)
+    blocks.append(block(q[:, :, :, :, start:end], below, prefix, lengths))
+  return jnp.concatenate(blocks, axis=4)
 
 
-BACKENDS = {"reference": _reference, "blockwise": _reference}
+def _packed_mask(prompt: int, groups: int, length: int) -> np.ndarray:
+  """bool[G * T, P + G * T]: all of the prefix, then each answer's own causal block."""
+  causal = np.tril(np.ones((length, length), bool))
+  own = np.kron(np.eye(groups, dtype=bool), causal)
+  return np.concatenate([np.ones((groups * length, prompt), bool), own], axis=1)
+
+
+def _pack(q, own, prefix, lengths):
+  """The G rows of a question side by side, after their prefix.
+
+  Returns:
+    q [B, N, G * T, H], k and v [B, K, P + G * T, H], and bool[B, P + G * T], real keys.
+  """
+  batch, heads, groups, rep, length, width = q.shape
+  q = jnp.moveaxis(q, 2, 3).reshape(batch, heads * rep, groups * length, width)
+  own = jax.tree.map(lambda x: x.reshape(batch, heads, -1, width), own)
+  if prefix is None:
+    return q, own.k, own.v, jnp.ones((batch, groups * length), bool)
+  kv = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=2), prefix, own)
+  places = jax.lax.broadcasted_iota(jnp.int32, (batch, kv.k.shape[2]), 1)
+  real = (places < lengths[:, None]) | (places >= prefix.k.shape[2])
+  return q, kv.k, kv.v, real
+
+
+def _unpack(y, shape) -> jax.Array:
+  """[B, N, G * T, H] back to [B, K, G, R, T, H]."""
+  batch, heads, groups, rep, length, width = shape
+  return jnp.moveaxis(y.reshape(batch, heads, rep, groups, length, width), 3, 2)
+
+
+def _splash(q, own, prefix, lengths, *, interpret: bool = False) -> jax.Array:
+  shape = q.shape
+  mask = _packed_mask(0 if prefix is None else prefix.k.shape[2], shape[2], shape[4])
+  q, k, v, real = _pack(q, own, prefix, lengths)
+  # Whole blocks: surplus queries see what the last one sees, surplus keys are masked.
+  rows, columns = -q.shape[2] % BLOCK, -k.shape[2] % BLOCK
+  mask = np.pad(np.pad(mask, ((0, rows), (0, 0)), mode="edge"), ((0, 0), (0, columns)))
+  q = jnp.pad(q, ((0, 0), (0, 0), (0, rows), (0, 0)))
+  k, v = (jnp.pad(x, ((0, 0), (0, 0), (0, columns), (0, 0))) for x in (k, v))
+  real = jnp.pad(real, ((0, 0), (0, columns)))
+
+  def local(q, k, v, real):
+    heads = splash_attention.MultiHeadMask([splash_attention.NumpyMask(mask)] * q.shape[1])
+    kernel = splash_attention.make_splash_mha(
+      heads,
+      block_sizes=_block_sizes(*mask.shape),
+      head_shards=1,
+      q_seq_shards=1,
+      interpret=interpret,
+    )
+    segments = splash_attention.SegmentIds(
+      jnp.ones(q.shape[:1] + q.shape[2:3], jnp.int32), real.astype(jnp.int32)
+    )
+    return jax.vmap(kernel)(q, k, v, segments)
+
+  y = _per_device(local, q, k, v, real)
+  return _unpack(y[:, :, : shape[2] * shape[4]], shape)
+
+
+def _block_sizes(rows: int, columns: int) -> splash_attention.BlockSizes:
+  """The largest tiles up to 512 that divide both sides."""
+  q, kv = (max(b for b in (128, 256, 512) if n % b == 0) for n in (rows, columns))
+  return splash_attention.BlockSizes(
+    block_q=q,
+    block_kv=kv,
+    block_kv_compute=kv,
+    block_q_dkv=q,
+    block_kv_dkv=kv,
+    block_kv_dkv_compute=kv,
+    block_q_dq=q,
+    block_kv_dq=kv,
+  )
+
+
+def _per_device(function, q, k, v, real) -> jax.Array:
+  """Runs a kernel, which the compiler cannot split, on each device's questions and heads."""
+  mesh = jax.sharding.get_abstract_mesh()
+  if mesh.empty:
+    return function(q, k, v, real)
+  heads = "tensor" if k.shape[1] % mesh.shape["tensor"] == 0 else None
+  spec = PartitionSpec(sharding.BATCH, heads)
+  return jax.shard_map(
+    function,
+    in_specs=(spec, spec, spec, PartitionSpec(sharding.BATCH)),
+    out_specs=spec,
+    check_vma=False,
+  )(q, k, v, real)
+
+
+def _cudnn(q, own, prefix, lengths, *, implementation: str = "cudnn") -> jax.Array:
+  shape = q.shape
+  mask = _packed_mask(0 if prefix is None else prefix.k.shape[2], shape[2], shape[4])
+  q, k, v, real = _pack(q, own, prefix, lengths)
+
+  def local(q, k, v, real):
+    q, k, v = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))  # [B, places, heads, H]
+    options: dict = {"is_causal": True}
+    if prefix is not None:
+      options = {"mask": jnp.asarray(mask)[None, None] & real[:, None, None]}
+    y = jax.nn.dot_product_attention(q, k, v, scale=1.0, implementation=implementation, **options)
+    return jnp.swapaxes(y, 1, 2)
+
+  return _unpack(_per_device(local, q, k, v, real), shape)

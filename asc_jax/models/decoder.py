@@ -35,6 +35,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from asc_jax import sharding
 from asc_jax.models.layers import KV, MLP, Attention, AttentionConfig, RMSNorm, rms_norm
 from asc_jax.models.lora import LoraConfig
 
@@ -86,7 +87,7 @@ class Layer(nnx.Module):
 
   def prefill(self, x, lengths, skip):
     """x [B, 1, P, D] -> (x, KV [B, K, P, H]); `skip`: only K and V are needed."""
-    positions = jnp.broadcast_to(jnp.arange(x.shape[2]), (x.shape[0], x.shape[2]))
+    positions = jax.lax.broadcasted_iota(jnp.int32, (x.shape[0], x.shape[2]), 1)
     h = self.attn_norm(x)
     own = self.attn.keys_values(h, positions)
 
@@ -99,7 +100,7 @@ class Layer(nnx.Module):
 
   def extend(self, x, prefix: KV, lengths, offset, store):
     """x [B, G, T, D] -> x; `store` keeps new keys and values and returns all so far."""
-    positions = lengths[:, None] + offset + jnp.arange(x.shape[2])  # [B, T]
+    positions = lengths[:, None] + (offset + jnp.arange(x.shape[2]))[None]  # [B, T]
     h = self.attn_norm(x)
     own = store(self.attn.keys_values(h, positions))
     x = x + self.attn(h, positions, own, prefix, lengths, offset, self.backend)
@@ -147,8 +148,9 @@ class DecoderState:
 
   def with_trainable(self, tree: dict[str, Any]) -> DecoderState:
     """The same decoder with `tree` in the place of `trainable()`."""
-    field = "params" if self.adapter is None else "adapter"
-    return dataclasses.replace(self, **{field: tree})
+    if self.adapter is None:
+      return dataclasses.replace(self, params=tree)
+    return dataclasses.replace(self, adapter=tree)
 
   def reference(self) -> DecoderState:
     """The same weights with the adapter off."""
@@ -280,6 +282,8 @@ def extend(state: DecoderState, prefix: Prefix, tokens: jax.Array, offset, cache
     (hidden [B, G, T, D] after the final norm, cache).
   """
 
+  offset = 0 if cache is None else jnp.asarray(offset, jnp.int32)
+
   def body(block, index, carry, memory):
     x, cache = carry
     for name, layer in block.layers():
@@ -362,7 +366,7 @@ def log_probs(
 ) -> jax.Array:
   """float32[B, G, T] of targets [B, G, T]; at most about `chunk` positions' logits exist at once."""
   batch, groups, length, width = hidden.shape
-  step = max(1, min(length, chunk // (batch * groups)))
+  step = max(1, min(length, chunk * sharding.batch_shards() // (batch * groups)))
   padding = -length % step
   hidden = jnp.pad(hidden, ((0, 0), (0, 0), (0, padding), (0, 0)))
   targets = jnp.pad(targets, ((0, 0), (0, 0), (0, padding)))
@@ -370,7 +374,7 @@ def log_probs(
   @functools.partial(jax.checkpoint, prevent_cse=False)
   def one(hidden, targets):
     scores = logits(state, hidden) / temperature  # [B, G, step, V]
-    chosen = jnp.arange(scores.shape[-1]) == targets[..., None]
+    chosen = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 3) == targets[..., None]
     picked = jnp.sum(jnp.where(chosen, scores, 0.0), axis=-1)
     return picked - jax.nn.logsumexp(scores, axis=-1)
 

@@ -28,7 +28,7 @@ class Rope:
     theta: base of the frequencies.
     llama3: (factor, low_freq_factor, high_freq_factor, original_max_positions)
       of Llama 3.1's frequency scaling, or None.
-    divisors: what each frequency is divided by, H / 2 numbers, or None.
+    divisors: what the frequencies are divided by, one number or H / 2, or None.
   """
 
   theta: float = 10_000.0
@@ -73,16 +73,17 @@ class Linear(nnx.Module):
     self.kernel = nnx.Param(jax.random.normal(rngs.params(), (din, dout)) * din**-0.5)
     if bias:
       self.bias = nnx.Param(jnp.zeros((dout,)))
-    self.scale = lora.scale if lora and name in lora.targets else 0.0
-    if self.scale:
+    self.scale = 0.0
+    if lora is not None and name in lora.targets:
+      self.scale = lora.scale
       self.lora_a = nnx.LoRAParam(jax.random.normal(rngs.lora(), (din, lora.rank)) * din**-0.5)
       self.lora_b = nnx.LoRAParam(jnp.zeros((lora.rank, dout)))
 
   def __call__(self, x: jax.Array) -> jax.Array:
     y = x @ self.kernel[...].astype(x.dtype)
     if hasattr(self, "bias"):
-      y = y + self.bias[...].astype(x.dtype)
-    if self.scale:
+      y = y + along_last(self.bias[...].astype(x.dtype), y)
+    if hasattr(self, "lora_a"):
       low = x @ self.lora_a[...].astype(x.dtype)
       y = y + self.scale * (low @ self.lora_b[...].astype(x.dtype))
     return y
@@ -102,7 +103,12 @@ class RMSNorm(nnx.Module):
 def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
   y = x.astype(jnp.float32)
   y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + eps)
-  return (y * scale.astype(jnp.float32)).astype(x.dtype)
+  return (y * along_last(scale.astype(jnp.float32), y)).astype(x.dtype)
+
+
+def along_last(vector: jax.Array, x: jax.Array) -> jax.Array:
+  """`vector` [N] with x's number of axes, for products with x [..., N]."""
+  return vector.reshape((1,) * (x.ndim - 1) + vector.shape)
 
 
 def inverse_frequencies(rope: Rope, head_dim: int) -> np.ndarray:
@@ -121,9 +127,11 @@ def inverse_frequencies(rope: Rope, head_dim: int) -> np.ndarray:
 
 
 def rotate(x: jax.Array, positions: jax.Array, rope: Rope) -> jax.Array:
-  """Rotates x [B, heads, G, T, H] by its positions [B, T]."""
+  """Rotates x [B, ..., T, H] by the positions [B, T] of its last axis but one."""
   freqs = jnp.asarray(inverse_frequencies(rope, x.shape[-1]), jnp.float32)
-  angles = positions[:, None, None, :, None].astype(jnp.float32) * freqs  # [B, 1, 1, T, H/2]
+  angles = positions[..., None].astype(jnp.float32) * freqs[None, None, :]
+  batch, length, half = angles.shape
+  angles = angles.reshape(batch, *(1,) * (x.ndim - 3), length, half)
   cos, sin = jnp.cos(angles), jnp.sin(angles)
   a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
   return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
@@ -144,27 +152,33 @@ class Attention(nnx.Module):
       self.q_norm = RMSNorm(h, eps)
       self.k_norm = RMSNorm(h, eps)
 
-  def _heads(self, x: jax.Array) -> jax.Array:
-    *lead, width = x.shape
-    x = x.reshape(*lead, width // self.config.head_dim, self.config.head_dim)
-    return jnp.moveaxis(x, -2, 1)  # [B, heads, G, T, H]
-
   def keys_values(self, x: jax.Array, positions: jax.Array) -> KV:
     """Keys and values [B, K, G, T, H] of x [B, G, T, D] at positions [B, T]."""
-    k, v = self._heads(self.k_proj(x)), self._heads(self.v_proj(x))
+
+    def heads(y):
+      y = y.reshape(*y.shape[:-1], self.config.kv_heads, self.config.head_dim)
+      return jnp.moveaxis(y, 3, 1)
+
+    k, v = heads(self.k_proj(x)), heads(self.v_proj(x))
     if self.config.qk_norm == "head":
       k = self.k_norm(k)
     return KV(rotate(k, positions, self.config.rope), v)
 
-  def __call__(self, x, positions, own: KV, prefix: KV | None, lengths, offset, backend):
-    """What x [B, G, T, D] reads from the prefix and from its own row so far."""
-    q = self._heads(self.q_proj(x))
+  def queries(self, x: jax.Array, positions: jax.Array) -> jax.Array:
+    """[B, K, G, R, T, H] of x [B, G, T, D]."""
+    kv_heads = self.config.kv_heads
+    q = self.q_proj(x).reshape(*x.shape[:-1], kv_heads, -1, self.config.head_dim)
+    q = jnp.transpose(q, (0, 3, 1, 4, 2, 5))
     if self.config.qk_norm == "head":
       q = self.q_norm(q)
-    q = rotate(q, positions, self.config.rope)
-    y = attention.attend(q, own, prefix, lengths, offset, backend=backend)  # [B, N, G, T, H]
-    y = jnp.moveaxis(y, 1, -2)
-    return self.o_proj(y.reshape(*y.shape[:-2], -1))
+    return rotate(q, positions, self.config.rope)
+
+  def __call__(self, x, positions, own: KV, prefix: KV | None, lengths, offset, backend):
+    """What x [B, G, T, D] reads from the prefix and from its own row so far."""
+    q = self.queries(x, positions)
+    y = attention.attend(q, own, prefix, lengths, offset, backend=backend)
+    y = jnp.transpose(y, (0, 2, 4, 1, 3, 5))  # [B, G, T, K, R, H]
+    return self.o_proj(y.reshape(*x.shape[:-1], -1))
 
 
 class MLP(nnx.Module):
