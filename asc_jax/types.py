@@ -50,6 +50,8 @@ class Example:
     answerable: the corpus's own label, None where it has none.
     split_key: decides the split instead, where many examples share one question
       (RAGTruth's summaries).
+    extra: further columns that an analysis goes by (PopQA's popularity), as pairs
+      of a name and a value.
   """
 
   id: str
@@ -61,6 +63,7 @@ class Example:
   aliases: tuple[str, ...] = ()
   answerable: bool | None = None
   split_key: str = ""
+  extra: tuple[tuple[str, Any], ...] = ()
 
 
 class Prompts(NamedTuple):

@@ -8,6 +8,7 @@ ASQA's lists of aliases are stored flat, each alias with the number of its pair.
 
 from __future__ import annotations
 
+import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -48,6 +49,7 @@ class _Builder(tfds.core.GeneratorBasedBuilder):
       "aliases": tfds.features.Sequence(text()),
       "answerable": tfds.features.Scalar(dtype=np.int8),  # -1: the corpus does not say
       "split_key": text(),
+      "extra": text(),  # JSON
     }
     return tfds.core.DatasetInfo(
       builder=self,
@@ -140,6 +142,7 @@ def _encode(example: Example) -> dict[str, Any]:
     "aliases": list(example.aliases),
     "answerable": next(n for n, label in _LABELS.items() if label is example.answerable),
     "split_key": example.split_key,
+    "extra": json.dumps(example.extra, ensure_ascii=False),
   }
 
 
@@ -158,4 +161,10 @@ def _decode(row: Mapping[str, Any]) -> Example:
     aliases=tuple(a.decode() for a in row["aliases"]),
     answerable=_LABELS[int(row["answerable"])],
     split_key=row["split_key"].decode(),
+    extra=_tuples(json.loads(row["extra"])),
   )
+
+
+def _tuples(value: Any) -> Any:
+  """JSON's lists as the tuples that they were."""
+  return tuple(map(_tuples, value)) if isinstance(value, list) else value

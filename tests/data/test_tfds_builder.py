@@ -23,6 +23,7 @@ def _examples():
       aliases=tuple("xyz"[: i % 3]),
       answerable=(None, True, False)[i % 3],
       split_key="" if i % 5 else f"key {i}",
+      extra=(("pop", i), ("wrong", ("x", "y"))) if i % 2 else (),
     )
     for i in range(25)
   ]

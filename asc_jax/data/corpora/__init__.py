@@ -1,8 +1,9 @@
-"""Readers of public corpora: one file a corpus, each from its release format.
+"""Readers of public corpora, each from the format in which it is published.
 
 A reader turns a file or folder into examples. A row that is malformed is a
 `UserError`; one that is well-formed but useless here (no passages, an empty
-question) is dropped and counted by its reason.
+question) is dropped and counted by its reason. One file a corpus; those of short
+answers share one.
 """
 
 from __future__ import annotations
@@ -10,24 +11,48 @@ from __future__ import annotations
 import importlib
 import pathlib
 from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from asc_jax.config import nearest
 from asc_jax.data import lexical
 from asc_jax.types import Example, UserError
 
-# Name in a config -> the module of this package that reads it, and its function.
+
+class Reader(NamedTuple):
+  """A module of this package and its function; what a usable example must have."""
+
+  module: str
+  function: str = "read"
+  needs: str = "passages"
+  evaluation_only: bool = False
+
+
 READERS = {
-  "asqa": ("asqa", "read"),
-  "built": ("built", "read"),
-  "clapnq": ("clapnq", "read"),
-  "eli5": ("eli5", "read"),
-  "expertqa": ("expertqa", "read"),
-  "quickstart": ("quickstart", "read"),
-  "quotesum": ("quotesum", "read"),
-  "ragtruth": ("ragtruth", "read"),
-  "ragtruth_data2txt": ("ragtruth", "read_data2txt"),
-  "ragtruth_summary": ("ragtruth", "read_summary"),
+  "asqa": Reader("asqa"),
+  "built": Reader("built", needs=""),
+  "clapnq": Reader("clapnq"),
+  "eli5": Reader("eli5"),
+  "expertqa": Reader("expertqa"),
+  "nq_open": Reader("factoid", "read_nq_open", "aliases"),
+  "popqa": Reader("factoid", "read_popqa", "aliases"),
+  "quickstart": Reader("quickstart"),
+  "quotesum": Reader("quotesum"),
+  "ragtruth": Reader("ragtruth"),
+  "ragtruth_data2txt": Reader("ragtruth", "read_data2txt"),
+  "ragtruth_summary": Reader("ragtruth", "read_summary"),
+  "simpleqa": Reader("factoid", "read_simpleqa", "aliases", evaluation_only=True),
+  "triviaqa": Reader("factoid", "read_triviaqa", "aliases"),
+  "truthfulqa": Reader("factoid", "read_truthfulqa", "aliases", evaluation_only=True),
+  "webquestions": Reader("factoid", "read_webquestions", "aliases"),
 }
+
+
+def check_trainable(examples: Iterable[Example]) -> None:
+  """Refuses questions of corpora whose authors ask that nothing is trained on them."""
+  for corpus in {e.corpus for e in examples}:
+    if corpus in READERS and READERS[corpus].evaluation_only:
+      raise UserError(f"{corpus} is for evaluation only; train on another config.data.corpus")
 
 
 def read(
@@ -54,18 +79,18 @@ def read(
     raise UserError(
       f"config.data.corpus={name!r} is unknown{nearest(name, READERS)}; there are {', '.join(sorted(READERS))}"
     )
-  module, function = READERS[name]
-  reader = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+  reader = READERS[name]
+  function = getattr(importlib.import_module(f"{__name__}.{reader.module}"), reader.function)
   dropped: Counter[str] = Counter()
   examples = []
   seen: set[str] = set()
-  for example in reader(path, dropped):
+  for example in function(path, dropped):
     if not example.question.strip():
       dropped["empty question"] += 1
     elif example.id in seen:
       dropped["repeats an earlier id"] += 1
-    elif not example.passages:
-      dropped["no passages"] += 1
+    elif reader.needs and not getattr(example, reader.needs):
+      dropped[f"no {reader.needs}"] += 1
     else:
       seen.add(example.id)
       examples.append(lexical.cut(example, passage_words) if passage_words else example)
