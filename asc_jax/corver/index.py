@@ -1,0 +1,272 @@
+"""How often words stand near each other in a corpus, from an infini-gram index.
+
+`Index.counts` answers AND queries the way infini-gram's `count_cnf` does, but reads
+the suffix array itself and keeps documents apart: the engine joins a word to its
+neighbours on both sides, and drops the match where one of them lies in another
+document, so that it undercounts at borders.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import pathlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from typing import NamedTuple
+
+import numpy as np
+from infini_gram.engine import InfiniGramEngine
+
+from asc_jax.corver import build, words
+from asc_jax.types import UserError
+
+# The ways in which a query word may be written in the index, as token ids.
+Terms = Callable[[str], list[tuple[int, ...]]]
+
+
+class Count(NamedTuple):
+  """How often a query matches, and whether a frequent word was sampled rather than read whole."""
+
+  occurrences: int
+  approximate: bool
+
+
+class Shard(NamedTuple):
+  """One shard's suffix array and document borders, memory-mapped."""
+
+  table: np.ndarray  # uint8[tokens, bytes a pointer]
+  starts: np.ndarray  # int64[documents], byte offsets of their separators
+  size: int  # bytes
+
+
+class _Clause(NamedTuple):
+  """Where one query word stands: per written form, per shard, suffix ranks."""
+
+  word: str
+  segments: list[list[tuple[int, int]]]
+  total: int
+
+
+def word_terms(path: str | os.PathLike, *, fold_case: bool = False) -> Terms:
+  """Query words of an index that `build.build` made.
+
+  A word that the index's rule splits (`Jean-Luc`) becomes the sequence of its parts.
+  """
+  ranks: dict[str, int] = {}
+  folded: dict[str, list[int]] = defaultdict(list)
+  with open(pathlib.Path(path) / build.WORDS, encoding="utf-8", newline="\n") as file:
+    for rank, line in enumerate(file):
+      word = line.removesuffix("\n")
+      ranks[word] = rank
+      if fold_case:
+        folded[word.casefold()].append(rank)
+
+  def terms(word: str) -> list[tuple[int, ...]]:
+    parts = words.split(word)
+    if fold_case:
+      forms = [folded.get(part.casefold(), []) for part in parts]
+    else:
+      forms = [[ranks[part]] if part in ranks else [] for part in parts]
+    return [tuple(words.encode(form).tolist()) for form in itertools.product(*forms) if form]
+
+  return terms
+
+
+def tokenizer_terms(tokenizer, *, fold_case: bool = False) -> Terms:
+  """Query words of an index of subword tokens, made elsewhere.
+
+  A word is written differently after a space, at the start of a line and after a
+  bracket, so all three are looked up. A word that begins with the same tokens
+  (`Adam` for `Ada`) is counted too: tokens do not say where a word ends.
+  """
+
+  def encode(text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False)
+
+  bracket = encode("(")
+
+  def terms(word: str) -> list[tuple[int, ...]]:
+    cases = {word, word.lower(), word.capitalize(), word.upper()} if fold_case else {word}
+    found = set()
+    for form in cases:
+      for text in (form, " " + form):
+        ids = encode(text)
+        while ids and not tokenizer.decode(ids[:1]).strip():
+          ids = ids[1:]
+        found.add(tuple(ids))
+      inside = encode("(" + form)
+      if inside[: len(bracket)] == bracket:
+        found.add(tuple(inside[len(bracket) :]))
+    return sorted(found - {()})
+
+  return terms
+
+
+class Index:
+  """An opened infini-gram index.
+
+  The count of a query is that of its rarest word's occurrences from which every
+  other word, taken from the rarest up, lies within `window` tokens of what has been
+  joined so far, in the same document.
+
+  Args:
+    path: the index's folder.
+    terms: see `word_terms` and `tokenizer_terms`.
+    window: tokens between two words (`max_diff_tokens` of infini-gram).
+    max_clause_freq: a word that occurs more often is sampled to this many places,
+      and the count is an estimate.
+    token_dtype: `u8`, `u16` or `u32`.
+    version: 4, or 5 for an index of reversed documents.
+    threads: queries looked up at once.
+    cache_size: distinct queries remembered; 0 remembers none.
+  """
+
+  def __init__(
+    self,
+    path: str | os.PathLike,
+    terms: Terms,
+    *,
+    window: int = 1000,
+    max_clause_freq: int = 500_000,
+    token_dtype: str = "u16",
+    version: int = 4,
+    threads: int = 1,
+    cache_size: int = 100_000,
+  ):
+    self.terms, self.max_clause_freq, self.threads = terms, max_clause_freq, threads
+    token_bytes = {"u8": 1, "u16": 2, "u32": 4}[token_dtype]
+    self.reach = window * token_bytes
+    with build.plain_path(path) as folder:
+      self.engine = InfiniGramEngine(
+        index_dir=[folder],
+        eos_token_id=0,  # of no use to counting
+        vocab_size=256**token_bytes - 1,
+        version=version,
+        token_dtype=token_dtype,
+      )
+    self.shards = _open_shards(pathlib.Path(path), token_bytes)
+    self._lookup = functools.lru_cache(maxsize=cache_size)(self._count)
+
+  def counts(self, queries: Sequence[Sequence[str]]) -> list[Count]:
+    """The counts of AND queries; the order and repetition of words do not matter."""
+    keys = [tuple(sorted(set(query))) for query in queries]
+    distinct = list(dict.fromkeys(keys))
+    if self.threads > 1 and len(distinct) > 1:
+      with futures.ThreadPoolExecutor(self.threads) as pool:
+        found = dict(zip(distinct, pool.map(self._lookup, distinct), strict=True))
+    else:
+      found = {key: self._lookup(key) for key in distinct}
+    return [found[key] for key in keys]
+
+  def count(self, *query: str) -> Count:
+    """The count of one AND query.
+
+    Examples:
+      `index.count("Ada", "Lovelace", "Analytical", "Engine")`
+    """
+    return self.counts([query])[0]
+
+  def _count(self, query: tuple[str, ...]) -> Count:
+    if not query:
+      raise ValueError("a query has at least one word")
+    clauses = []
+    for word in query:
+      clauses.append(self._clause(word))
+      if not clauses[-1].total:
+        return Count(0, False)
+    clauses.sort(key=lambda clause: (clause.total, clause.word))
+    # Every step-th occurrence of a frequent word stands for step of them.
+    steps = [-(-clause.total // self.max_clause_freq) for clause in clauses]
+    matches = sum(self._matches(s, clauses, steps) for s in range(len(self.shards)))
+    estimate = min(matches * int(np.prod(steps)), clauses[0].total)
+    return Count(estimate, max(steps) > 1)
+
+  def _clause(self, word: str) -> _Clause:
+    # The compiled half of the engine: the Python half checks each argument again.
+    found = [self.engine.engine.find(input_ids=list(ids)) for ids in self.terms(word)]
+    segments = [result.segment_by_shard for result in found]
+    return _Clause(word, segments, sum(result.cnt for result in found))
+
+  def _matches(self, shard: int, clauses: list[_Clause], steps: list[int]) -> int:
+    """Occurrences of the first clause that reach all others, in one shard."""
+    starts = self.shards[shard].starts
+    left = right = self._positions(shard, clauses[0], steps[0])
+    document = np.searchsorted(starts, left, side="right") - 1
+    low = starts[document]
+    high = np.append(starts[1:], self.shards[shard].size)[document]
+    for clause, step in zip(clauses[1:], steps[1:], strict=True):
+      places = self._positions(shard, clause, step)
+      if not len(left) or not len(places):
+        return 0
+      # The last place before the joined range's end and the first from its start on.
+      before = np.searchsorted(places, right) - 1
+      after = np.searchsorted(places, left)
+      nearest_before = places[before]  # -1 reads the last place, which `before` rules out
+      nearest_after = places[np.minimum(after, len(places) - 1)]
+      joins_before = (before >= 0) & (nearest_before >= np.maximum(low, left - self.reach))
+      joins_after = (after < len(places)) & (nearest_after < high)
+      joins_after &= nearest_after <= right + self.reach
+      left = np.where(joins_before, np.minimum(left, nearest_before), left)
+      right = np.where(joins_after, np.maximum(right, nearest_after), right)
+      keep = joins_before | joins_after
+      left, right, low, high = left[keep], right[keep], low[keep], high[keep]
+    return len(left)
+
+  def _positions(self, shard: int, clause: _Clause, step: int) -> np.ndarray:
+    """Sorted byte offsets of a word, int64."""
+    table = self.shards[shard].table
+    rows = [table[slice(*form[shard], step)] for form in clause.segments]
+    pointers = np.zeros((sum(map(len, rows)), 8), np.uint8)
+    np.concatenate(rows, out=pointers[:, : table.shape[1]])
+    return np.sort(pointers.view(np.int64)[:, 0])
+
+
+def _open_shards(path: pathlib.Path, token_bytes: int) -> list[Shard]:
+  """In the engine's order, which is that of the names as strings."""
+  shards = []
+  for tokens in sorted(path.glob("tokenized*")):
+    size = tokens.stat().st_size
+    name = tokens.name.removeprefix("tokenized")
+    table = np.memmap(path / f"table{name}", np.uint8, "r").reshape(size // token_bytes, -1)
+    shards.append(Shard(table, np.fromfile(path / f"offset{name}", np.int64), size))
+  return shards
+
+
+def open_index(
+  path: str | os.PathLike,
+  *,
+  tokenizer=None,
+  token_dtype: str = "u16",
+  version: int = 4,
+  fold_case: bool = False,
+  **settings,
+) -> Index:
+  """Opens an index made by `build.build`, or one of subword tokens with its tokenizer.
+
+  Args:
+    path: the index's folder.
+    tokenizer: of an index made elsewhere; None for one made here.
+    token_dtype: of an index made elsewhere.
+    version: of an index made elsewhere.
+    fold_case: a word matches whatever its case.
+    **settings: the rest of `Index`'s.
+
+  Raises:
+    UserError: the folder holds no whole index, or needs a tokenizer.
+  """
+  folder = pathlib.Path(path)
+  if (folder / build.DESCRIPTION).exists():
+    if tokenizer is not None:
+      raise UserError(f"{path} is an index of words; open it without a tokenizer")
+    return Index(path, word_terms(path, fold_case=fold_case), **settings)
+  if not any(folder.glob("tokenized*")):
+    raise UserError(f"{path} holds no infini-gram index; build one with asc_jax.tools.corver_index")
+  if (folder / build.WORDS).exists() or not any(folder.glob("table*")):
+    raise UserError(f"{path} holds an unfinished index; remove it and build it again")
+  if tokenizer is None:
+    raise UserError(f"{path} is an index of subword tokens; name its tokenizer (--tokenizer)")
+  terms = tokenizer_terms(tokenizer, fold_case=fold_case)
+  return Index(path, terms, token_dtype=token_dtype, version=version, **settings)

@@ -1,0 +1,41 @@
+"""The command line, as a person would call it."""
+
+import re
+import subprocess
+import sys
+
+TOOL = [sys.executable, "-m", "asc_jax.tools.corver_index"]
+
+
+def run(*arguments):
+  done = subprocess.run([*TOOL, *arguments], capture_output=True, text=True)
+  return done.returncode, done.stdout, done.stderr
+
+
+def test_build_and_count(tmp_path):
+  corpus = tmp_path / "corpus.txt"
+  corpus.write_text(
+    "Ada Lovelace wrote of the Analytical Engine.\nthe analytical ENGINE, Ada Lovelace\n"
+  )
+  status, out, err = run("build", f"--input={corpus}", f"--out={tmp_path / 'index'}")
+  assert (status, err) == (0, "")
+  assert "2 documents, 9 distinct words, 12 tokens, 1 shards" in out
+  phrases = ["Ada Lovelace", "Analytical Engine"]
+  status, out, err = run("count", *phrases, f"--index={tmp_path / 'index'}")
+  assert (status, err) == (0, "")
+  assert re.fullmatch(r"Ada AND Lovelace AND Analytical AND Engine: 1 \(exact\), \d+\.\d ms\n", out)
+  status, out, err = run("count", *phrases, f"--index={tmp_path / 'index'}", "--fold_case=true")
+  assert ": 2 (exact)" in out
+
+
+def test_mistakes_cost_one_line(tmp_path):
+  for arguments, message in [
+    ([], "name a command first: build or count"),
+    (["counts", "Ada"], "name a command first"),
+    (["count", "Ada"], "--index=PATH is missing"),
+    (["count", "of the", f"--index={tmp_path}"], "no content word"),
+    (["build", "--inputs=x"], "did you mean --input?"),
+  ]:
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert message in err and err.count("\n") == 1
