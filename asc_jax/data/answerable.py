@@ -13,11 +13,11 @@ from asc_jax.types import Example
 
 
 def answerable(example: Example) -> bool | None:
-  """True, False, or None where it takes a judge."""
+  """True, False, or None where it takes a judge or there are no passages."""
   if example.answerable is not None:
     return example.answerable
   short = [alias for pair in example.qa_pairs for alias in pair] + list(example.aliases)
-  if not short:
+  if not short or not example.passages:
     return None
   text = f" {normalise(document(example.passages))} "
   return any(f" {alias} " in text for alias in map(normalise, short) if alias)

@@ -519,7 +519,7 @@ def test_quotesum_unused_slots_and_marks(tmp_path):
     ),
     ("clapnq", "clapnq", 400, {}),
     ("asqa", "asqa", 727, {"no passages": 21, "repeats an earlier question": 59}),
-    ("eli5", "eli5", 14, {"no passages": 500}),
+    ("eli5", "eli5", 7, {"no passages": 500, "repeats an earlier id": 7}),
     ("expertqa", "expertqa", 149, {"no passages": 68}),
     ("quotesum", "quotesum", 60, {"one more answer to an earlier question (kept there)": 116}),
   ],

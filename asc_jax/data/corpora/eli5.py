@@ -22,14 +22,14 @@ def read(path: str | pathlib.Path | None, dropped: Counter[str]) -> Iterator[Exa
   del dropped
   for file in files.find(path, "*.json", exclude="prompts"):
     for row in files.rows(file):
-      yield _original(row, file.stem) if "document" in row.value else _alce(row)
+      yield _original(row) if "document" in row.value else _alce(row)
 
 
-def _original(row: files.Row, stem: str) -> Example:
+def _original(row: files.Row) -> Example:
   texts = [text.strip() for text in row.take("document", str).split("<P>")]
   question = " ".join(part.strip() for part in row.take("question", str).split("--T--"))
   return Example(
-    id=f"{stem}/{row.take('id', str)}",  # the long and the short file share their ids
+    id=row.take("id", str),  # the long and the short file share theirs: the first one read wins
     corpus="eli5",
     question=question.strip(),
     passages=tuple(Passage("", text) for text in texts if text),
