@@ -235,7 +235,9 @@ FIELDS: dict[str, Field] = {
     False, "reward by corpus counts, answer match and format instead of by the credit above"
   ),
   "corver.index": _str(
-    None, "folder of the corpus index (asc_jax.tools.corver_index)", optional=True
+    None,
+    "folder of the corpus index (asc_jax.tools.corver_index), or a small file of documents, indexed at the start",
+    optional=True,
   ),
   "corver.tokenizer": _str(
     None, "tokenizer of an index of subword tokens; None for an index of words", optional=True
@@ -289,6 +291,11 @@ FIELDS: dict[str, Field] = {
     optional=True,
   ),
   "corver.advantage_clip": _float(5.0, "largest absolute advantage; None: no limit", optional=True),
+  "corver.min_nonzero_tokens": _float(
+    0.0,
+    "a run whose mean share of tokens with non-zero advantages is below this exits with status 1",
+    high=1.0,
+  ),
   "corver.paper_exact": _bool(False, "switch both guards off, as in the paper"),
   "corver.pass_rates": _str(
     None,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import bisect
 import pathlib
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from ml_collections import config_dict
 
 from asc_jax.config import nearest
-from asc_jax.corver import triplets
+from asc_jax.corver import build, triplets
 from asc_jax.corver.index import Count, open_index
 from asc_jax.corver.triplets import Triplet
 from asc_jax.types import UserError
@@ -155,7 +156,8 @@ def from_config(
   """The verifier that the config's section `corver` describes.
 
   Args:
-    config: that section.
+    config: that section; a file as its `index` is indexed now, which takes a second a
+      million words.
     generate: prompts to completions of the model `config.extractor`; not needed for rules.
 
   Raises:
@@ -165,6 +167,10 @@ def from_config(
     raise UserError(
       "config.corver.index is not set; build one with asc_jax.tools.corver_index and name its folder"
     )
+  if pathlib.Path(config.index).is_file():
+    with tempfile.TemporaryDirectory() as folder:  # what is mapped outlives its names
+      build.build([config.index], folder)
+      return from_config(_with_index(config, folder), generate)
   tokenizer = None
   if config.tokenizer is not None:
     import transformers
@@ -188,6 +194,12 @@ def from_config(
     rule=config.rule,
     no_query=config.no_query,
   )
+
+
+def _with_index(config: config_dict.ConfigDict, folder: str) -> config_dict.ConfigDict:
+  changed = config_dict.ConfigDict(config)
+  changed.index = folder
+  return changed
 
 
 def _extractor(config, generate) -> triplets.Extractor:
