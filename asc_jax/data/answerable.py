@@ -8,7 +8,7 @@ normalisation. For the rest only a judge can tell.
 from __future__ import annotations
 
 from asc_jax.data.documents import document
-from asc_jax.text.answers import normalise
+from asc_jax.text.answers import alias_match
 from asc_jax.types import Example
 
 
@@ -19,5 +19,4 @@ def answerable(example: Example) -> bool | None:
   short = [alias for pair in example.qa_pairs for alias in pair] + list(example.aliases)
   if not short or not example.passages:
     return None
-  text = f" {normalise(document(example.passages))} "
-  return any(f" {alias} " in text for alias in map(normalise, short) if alias)
+  return alias_match(document(example.passages), short)
