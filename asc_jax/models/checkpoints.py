@@ -23,6 +23,7 @@ from asc_jax.types import UserError
 __all__ = ["Checkpoint", "check", "export", "export_adapter", "load", "load_tokenizer", "resolve"]
 
 SMOLLM2 = "smollm2"
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 
 
 class Checkpoint(NamedTuple):
@@ -96,6 +97,11 @@ def load_tokenizer(path: str | pathlib.Path) -> Any:
   path = resolve(path)
   if path.is_file():
     return gguf.tokenizer(gguf.read_header(path))
+  # transformers makes an empty tokenizer where a folder has none.
+  if not any((path / name).exists() for name in TOKENIZER_FILES):
+    raise UserError(
+      f"{path} has none of {', '.join(TOKENIZER_FILES)}; copy the tokenizer's files there"
+    )
   from transformers import AutoTokenizer
 
   try:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
@@ -40,46 +41,47 @@ def read_params(source: Source, config: DecoderConfig, dtype: str, mesh=None) ->
     places = jax.tree.map(lambda _: here, tree)
   else:
     places = sharding.specs(tree, mesh)
-  kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
-  arrays = [
-    _array(source, leaf, place, kind)
-    for leaf, place in zip(families.leaves(config, tree), jax.tree.leaves(places), strict=True)
-  ]
+  kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+  targets = list(zip(families.leaves(config, tree), jax.tree.leaves(places), strict=True))
+  largest = max(math.prod(place.shard_shape(leaf.shape)) for leaf, place in targets)
+  scratch = np.empty(largest, kind)
+  arrays = [_array(source, leaf, place, scratch) for leaf, place in targets]
   return jax.tree.unflatten(jax.tree.structure(tree), arrays)
 
 
-def _array(source: Source, leaf: families.Leaf, place: jax.sharding.Sharding, dtype) -> jax.Array:
-  """One parameter, its shards one after the other.
+def _array(
+  source: Source, leaf: families.Leaf, place: jax.sharding.Sharding, scratch: np.ndarray
+) -> jax.Array:
+  """One parameter, its shards one after the other through the one host buffer.
 
   jax.make_array_from_callback would keep every local shard on the host until it has the
-  last; here each leaves before the next is read.
+  last.
   """
   devices: dict[tuple, list[jax.Device]] = {}
   for device, index in place.addressable_devices_indices_map(leaf.shape).items():
     assert index is not None
     bounds = tuple(s.indices(n)[:2] for s, n in zip(index, leaf.shape, strict=True))
     devices.setdefault(bounds, []).append(device)
+  shape = place.shard_shape(leaf.shape)
+  buffer = scratch[: math.prod(shape)].reshape(shape)
   shards = []
   for bounds, replicas in devices.items():
-    buffer = read_shard(source, leaf, bounds, dtype)
-    # A buffer that the device array shared would outlive this loop on CPUs.
-    copies = [jax.device_put(buffer, device, may_alias=False) for device in replicas]
+    fill(buffer, source, leaf, bounds)
+    # On CPUs device_put would share an aligned buffer, whatever its may_alias says.
+    copies = [jnp.array(buffer, copy=True, device=device) for device in replicas]
     shards.extend(jax.block_until_ready(copies))
-    del buffer
   return jax.make_array_from_single_device_arrays(leaf.shape, place, shards)
 
 
-def read_shard(
-  source: Source, leaf: families.Leaf, bounds: Sequence[tuple[int, int]], dtype
-) -> np.ndarray:
-  """The part of a parameter within `bounds`, (start, stop) an axis."""
-  shard = np.empty([stop - start for start, stop in bounds], dtype)
+def fill(
+  shard: np.ndarray, source: Source, leaf: families.Leaf, bounds: Sequence[tuple[int, int]]
+) -> None:
+  """Reads the part of a parameter within `bounds`, (start, stop) an axis."""
   if not leaf.stacked:
     _fill(shard, source, leaf, leaf.names[0], bounds)
-  else:
-    for row, name in zip(shard, leaf.names[slice(*bounds[0])], strict=True):
-      _fill(row, source, leaf, name, bounds[1:])
-  return shard
+    return
+  for row, name in zip(shard, leaf.names[slice(*bounds[0])], strict=True):
+    _fill(row, source, leaf, name, bounds[1:])
 
 
 def _fill(out: np.ndarray, source: Source, leaf: families.Leaf, name: str, bounds) -> None:

@@ -29,6 +29,8 @@ def write(path, tensors, architecture="llama", **metadata):
   writer.add_head_count_kv(KV_HEADS)
   writer.add_rope_freq_base(metadata.pop("rope_freq_base", 500000.0))
   writer.add_layer_norm_rms_eps(1e-5)
+  if "head_dim" in metadata:
+    writer.add_key_length(metadata["head_dim"])
   for name, (values, kind) in tensors.items():
     writer.add_tensor(name, values, raw_dtype=kind)
   writer.write_header_to_file()

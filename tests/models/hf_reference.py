@@ -1,0 +1,96 @@
+"""Tiny torch models of each family, saved as checkpoints, and what they compute."""
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+  AutoModelForCausalLM,
+  LlamaConfig,
+  PreTrainedTokenizerFast,
+  Qwen2Config,
+  Qwen3Config,
+)
+
+torch.set_num_threads(1)  # tiny products; more threads only wait for each other
+VOCAB = 131
+SIZES = {
+  "vocab_size": VOCAB,
+  "hidden_size": 48,
+  "intermediate_size": 80,
+  "num_hidden_layers": 3,
+  "num_attention_heads": 4,
+  "num_key_value_heads": 2,
+  "max_position_embeddings": 256,
+  "rope_theta": 10_000.0,
+  "pad_token_id": None,
+  "bos_token_id": 1,
+  "eos_token_id": 2,
+}
+LLAMA3 = {
+  "rope_type": "llama3",
+  "rope_theta": 10_000.0,
+  "factor": 8.0,
+  "low_freq_factor": 1.0,
+  "high_freq_factor": 4.0,
+  "original_max_position_embeddings": 16,
+}
+
+
+def _sizes(**changes):
+  return {k: v for k, v in (SIZES | changes).items()}
+
+
+# One entry a column of the matrix family x check.
+CONFIGS = {
+  "llama": lambda: LlamaConfig(**_sizes(tie_word_embeddings=False)),
+  "llama3": lambda: LlamaConfig(**_sizes(rope_parameters=LLAMA3, tie_word_embeddings=False)),
+  "smollm2": lambda: LlamaConfig(
+    **_sizes(num_attention_heads=9, num_key_value_heads=3, hidden_size=72, tie_word_embeddings=True)
+  ),
+  "qwen2": lambda: Qwen2Config(**_sizes(tie_word_embeddings=True)),
+  "qwen3": lambda: Qwen3Config(**_sizes(head_dim=20, tie_word_embeddings=False)),
+}
+
+
+def redraw(model, seed=0):
+  """Draws every tensor anew, biases and norms too, so that each one matters."""
+  generator = torch.Generator().manual_seed(seed)
+  with torch.no_grad():
+    for name, tensor in model.state_dict().items():
+      values = torch.randn(tensor.shape, generator=generator)
+      if "norm" in name:
+        values = 1 + 0.3 * values
+      elif tensor.ndim == 2 and "embed" not in name:
+        values = values * 1.3 * tensor.shape[1] ** -0.5
+      tensor.copy_(values)
+  return model
+
+
+def build(family, seed=0):
+  config = CONFIGS[family]()
+  model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+  return redraw(model.float().eval(), seed)
+
+
+def save(model, folder, max_shard_size="60KB"):
+  """A checkpoint folder of several shards, with a tokenizer."""
+  model.save_pretrained(folder, max_shard_size=max_shard_size)
+  characters = ["<unk>", "<s>", "</s>", *(chr(ord("!") + i) for i in range(VOCAB - 3))]
+  backend = Tokenizer(models.BPE({c: i for i, c in enumerate(characters)}, []))
+  backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+  backend.decoder = decoders.ByteLevel()
+  PreTrainedTokenizerFast(
+    tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
+  ).save_pretrained(folder)
+  return folder
+
+
+def batch_logits(model, rows):
+  """float32[R, T, V] of sequences, padded on the right, which a causal model ignores."""
+  rows = [torch.tensor(list(map(int, row))) for row in rows]
+  return model(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=7)).logits
+
+
+def logits(model, row):
+  """float32[T, V] of one sequence of token ids."""
+  with torch.no_grad():
+    return batch_logits(model, [row])[0].numpy()

@@ -1,0 +1,165 @@
+"""Every family against its torch implementation, all tensors redrawn."""
+
+import functools
+
+import hf_reference as hf
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from asc_jax.models import checkpoints, decoder, families
+
+FAMILIES = list(hf.CONFIGS)
+LENGTHS = np.array([5, 11, 2])  # B = 3 prompts of unequal length
+ANSWERS = np.array([[4, 7], [7, 1], [3, 6]])  # G = 2 answers each
+TOLERANCE = 1e-4
+
+
+@functools.cache
+def batch():
+  """tokens [B, P], answers [B, G, T], padding of a real token's value."""
+  rng = np.random.default_rng(3)
+  tokens = rng.integers(3, hf.VOCAB, (3, LENGTHS.max() + 2))
+  answers = rng.integers(3, hf.VOCAB, (3, 2, ANSWERS.max()))
+  return tokens, answers
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def pair(request, tmp_path_factory):
+  """(torch model, our decoder, the checkpoint's folder)."""
+  model = hf.build(request.param)
+  folder = hf.save(model, tmp_path_factory.mktemp(request.param))
+  state, _ = checkpoints.load(folder)
+  return model, state, folder
+
+
+def rows():
+  """(b, g, the question's tokens followed by the answer's), each of its real length."""
+  tokens, answers = batch()
+  for b, length in enumerate(LENGTHS):
+    for g in range(2):
+      yield b, g, np.concatenate([tokens[b, :length], answers[b, g, : ANSWERS[b, g]]])
+
+
+def reference(model):
+  """[(b, g, float32[T, V])] at the positions that predict the answer's tokens."""
+  with torch.no_grad():
+    scores = hf.batch_logits(model, [row for _, _, row in rows()]).numpy()
+  return [(b, g, scores[i, LENGTHS[b] - 1 : len(row) - 1]) for i, (b, g, row) in enumerate(rows())]
+
+
+@jax.jit
+def answer_logits(state, tokens, lengths, answers):
+  prefix = decoder.prefill(state, tokens, lengths)
+  inputs = decoder.answer_inputs(tokens, lengths, answers)
+  hidden, _ = decoder.extend(state, prefix, inputs, 0)
+  return decoder.logits(state, hidden)
+
+
+def ours(state):
+  tokens, answers = batch()
+  return np.asarray(
+    answer_logits(state, jnp.asarray(tokens), jnp.asarray(LENGTHS), jnp.asarray(answers))
+  )
+
+
+def worst(reference, scores):
+  return max(np.abs(r - scores[b, g, : len(r)]).max() for b, g, r in reference)
+
+
+def test_prefill_and_extend_give_the_logits_of_a_full_forward_pass(pair):
+  model, state, _ = pair
+  expected = reference(model)
+  assert min(r.std() for _, _, r in expected) >= 1
+  assert worst(expected, ours(state)) <= TOLERANCE
+
+
+def test_logits_of_every_prompt_position(pair):
+  model, state, _ = pair
+  tokens, _ = batch()
+  scores = answer_logits(
+    state, jnp.asarray(tokens[:, :1]), jnp.ones(3, jnp.int32), jnp.asarray(tokens[:, None, 1:])
+  )
+  for b, length in enumerate(LENGTHS):
+    expected = hf.logits(model, tokens[b, :length])[:-1]  # alone, without padding
+    np.testing.assert_allclose(scores[b, 0, : length - 1], expected, atol=TOLERANCE, rtol=0)
+
+
+def test_step_by_step_decoding_gives_the_same_logits(pair):
+  model, state, _ = pair
+  tokens, answers = map(jnp.asarray, batch())
+  inputs = decoder.answer_inputs(tokens, jnp.asarray(LENGTHS), answers)
+  prefix = decoder.prefill(state, tokens, jnp.asarray(LENGTHS))
+  cache = decoder.init_cache(state, prefix, 2, inputs.shape[-1])
+  step = jax.jit(decoder.extend)
+  scores = []
+  for t in range(inputs.shape[-1]):
+    hidden, cache = step(state, prefix, inputs[:, :, t : t + 1], t, cache)
+    scores.append(decoder.logits(state, hidden))
+  assert worst(reference(model), np.concatenate(scores, axis=2)) <= TOLERANCE
+
+
+def test_changing_any_one_tensor_is_noticed(pair):
+  model, state, _ = pair
+  scores = ours(state)
+  tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+  tensors = {n: t for n, t in tensors.items() if n in model.state_dict()}
+  assert len(tensors) == len({t.data_ptr() for t in tensors.values()})
+  unnoticed = []
+  for name, tensor in tensors.items():
+    kept = tensor.detach().clone()
+    with torch.no_grad():
+      tensor.mul_(1.2).add_(
+        0.05 * torch.randn(tensor.shape, generator=torch.Generator().manual_seed(1))
+      )
+    if worst(reference(model), scores) <= 10 * TOLERANCE:
+      unnoticed.append(name)
+    with torch.no_grad():
+      tensor.copy_(kept)
+  assert unnoticed == []
+  assert worst(reference(model), scores) <= TOLERANCE  # put back
+
+
+def torch_gradients(model, names):
+  """Of the mean log-probability of all answer tokens."""
+  model.zero_grad()
+  total, count = 0.0, 0
+  all_logits = hf.batch_logits(model, [row for _, _, row in rows()])
+  for i, (b, _, row) in enumerate(rows()):
+    scores = torch.log_softmax(all_logits[i, LENGTHS[b] - 1 : len(row) - 1], -1)
+    total = total + scores.gather(1, torch.tensor(row)[LENGTHS[b] :, None]).sum()
+    count += len(row) - LENGTHS[b]
+  (total / count).backward()
+  gradients = dict(model.named_parameters())
+  return {name: gradients[name].grad.numpy() for name in names}
+
+
+def test_gradients_of_embedding_first_and_last_block(pair):
+  model, state, _ = pair
+  tokens, answers = map(jnp.asarray, batch())
+  mask = jnp.asarray(np.arange(answers.shape[-1]) < ANSWERS[..., None])
+
+  def loss(params):
+    logps = decoder.answer_log_probs(
+      state.with_trainable(params), tokens, jnp.asarray(LENGTHS), answers, temperature=1.0, chunk=8
+    )
+    return (logps * mask).sum() / mask.sum()
+
+  gradients = jax.jit(jax.grad(loss))(state.params)
+  last = state.config.num_layers - 1
+  wanted = {}
+  for leaf, x in zip(
+    families.leaves(state.config, gradients), jax.tree.leaves(gradients), strict=True
+  ):
+    if leaf.path == "embed/embedding":
+      wanted[leaf.names[0]] = x
+    elif leaf.path.endswith("/kernel") and leaf.stacked and leaf.rows is None:
+      for repeat, name in enumerate(leaf.names):
+        if f".{last}." in name or ".0." in name:
+          wanted[name] = x[repeat].T
+  assert len(wanted) >= 1 + 2 * 7
+  for name, expected in torch_gradients(model, wanted).items():
+    error = np.linalg.norm(wanted[name] - expected) / np.linalg.norm(expected)
+    assert error <= TOLERANCE, name
