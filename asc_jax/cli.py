@@ -54,6 +54,7 @@ def run(
   *,
   needs_workdir: bool = False,
   fields: Mapping[str, Field] | None = config_lib.FIELDS,
+  positional: str | None = None,
   **flags: Field,
 ) -> NoReturn:
   """Reads the command line and calls `main(config, workdir, name=value, ...)`.
@@ -62,6 +63,8 @@ def run(
     main: `config` is left out where `fields` is None, `workdir` where it is not needed.
     needs_workdir: whether `--workdir=DIR` must be given.
     fields: what `--config` may hold; None for a program without a config.
+    positional: name of the argument that gets the words without dashes, one at least;
+      None where there are none.
     **flags: the program's own flags, described as config fields are.
 
   Raises:
@@ -73,7 +76,7 @@ def run(
     if {"--help", "-h"} & set(sys.argv[1:]):
       print(usage(inspect.getdoc(sys.modules[main.__module__]) or "", fields, flags))
       sys.exit(0)
-    config, values = parse(sys.argv[1:], fields, flags)
+    config, values = parse(sys.argv[1:], fields, flags, positional)
     arguments = [] if fields is None else [config]
     if needs_workdir:
       workdir = values.pop("workdir")
@@ -101,11 +104,19 @@ def _fail(error: UserError) -> NoReturn:
 
 
 def parse(
-  argv: Sequence[str], fields: Mapping[str, Field] | None, flags: Mapping[str, Field]
+  argv: Sequence[str],
+  fields: Mapping[str, Field] | None,
+  flags: Mapping[str, Field],
+  positional: str | None = None,
 ) -> tuple[config_dict.ConfigDict | None, dict[str, Any]]:
   """The validated config and the values of the program's own flags."""
   path, overrides = None, {}
   values = {name: field.default for name, field in flags.items()}
+  if positional:
+    values[positional] = [a for a in argv if not a.startswith("--")]
+    argv = [a for a in argv if a.startswith("--")]
+    if not values[positional]:
+      raise UserError(f"{positional.upper()} is missing: give one or more; --help says what")
   for argument in argv:
     name, equals, text = argument.removeprefix("--").partition("=")
     if not argument.startswith("--"):

@@ -93,6 +93,14 @@ class Summary:
   instruments: dict[str, str]
 
 
+def origin(instrument: str) -> tuple[Column, Column]:
+  """The unsupported share of authored and of copied sentences (the paper's Figure 1a)."""
+  return (
+    Column(f"authored [{instrument}]", "unsupported", instrument),
+    Column(f"copied [{instrument}]", "copied_unsupported", instrument),
+  )
+
+
 def columns(records: Iterable[Record]) -> tuple[Column, ...]:
   """The paper's columns, then credit and the columns of the reward and each stand-in."""
   rewards: dict[str, None] = {}
@@ -137,7 +145,8 @@ def _judged(record: Record, column: Column) -> tuple[float, float]:
   if name not in record["instruments"]:
     return _ABSENT
   if column.kind != "reward":
-    sentences = [s for s in sentences if not s["copied"]]
+    wants_copied = column.kind == "copied_unsupported"
+    sentences = [s for s in sentences if s["copied"] == wants_copied]
   verdicts = [_support(s, name, "supported") for s in sentences]
   if column.kind in ("reward", "supported_count"):
     if None in verdicts:
@@ -147,7 +156,7 @@ def _judged(record: Record, column: Column) -> tuple[float, float]:
   if column.kind == "vacuous":
     supported = [s for s, verdict in zip(sentences, verdicts, strict=True) if verdict]
     verdicts = [_support(s, name, "vacuous") for s in supported]
-  wanted = column.kind != "unsupported"
+  wanted = column.kind not in ("unsupported", "copied_unsupported")
   return verdicts.count(wanted), len(verdicts) - verdicts.count(None)
 
 

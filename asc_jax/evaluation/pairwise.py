@@ -9,11 +9,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
 from asc_jax.evaluation import bootstrap
+from asc_jax.evaluation.records import schema_problem
 
 # What a probe sets against the untouched base answer `b`, and what a good rubric gives.
 PROBES = {
@@ -35,6 +36,14 @@ class Judgement(TypedDict):
   b: str
   forward: str  # "a", "b" or "tie" where a was shown first
   backward: str  # the same where b was shown first
+
+
+def problem(value: Any) -> str | None:
+  """What keeps `value` from being a Judgement, or None."""
+  if found := schema_problem(value, Judgement):
+    return found
+  verdicts = {value["forward"], value["backward"]}
+  return None if verdicts <= {"a", "b", "tie"} else "forward and backward are a, b or tie"
 
 
 class Rate(NamedTuple):

@@ -110,8 +110,8 @@ def real_sentences(record: Record) -> list[SentenceRecord]:
 _hints = functools.cache(typing.get_type_hints)
 
 
-def _problem(value: Any, hint: Any, where: str) -> str | None:
-  """What is wrong with `value` under the type `hint`, or None."""
+def schema_problem(value: Any, hint: Any, where: str = "") -> str | None:
+  """What keeps `value` from being a `hint` (TypedDict, list, dict, T | None or plain), or None."""
   if typing.is_typeddict(hint):
     if not isinstance(value, dict):
       return f"{where or 'the line'} takes an object, not {value!r:.40}"
@@ -120,17 +120,17 @@ def _problem(value: Any, hint: Any, where: str) -> str | None:
     if missing := fields.keys() - value.keys():
       return f"{prefix}{min(missing)} is missing"
     if unknown := value.keys() - fields.keys():
-      return f"{prefix}{min(unknown)} is not a field of a record"
-    problems = (_problem(value[name], fields[name], prefix + name) for name in fields)
+      return f"{prefix}{min(unknown)} is not a field"
+    problems = (schema_problem(value[name], fields[name], prefix + name) for name in fields)
     return next(filter(None, problems), None)
   origin, args = typing.get_origin(hint), typing.get_args(hint)
   if origin is types.UnionType:  # T | None
-    return None if value is None else _problem(value, args[0], where)
+    return None if value is None else schema_problem(value, args[0], where)
   if origin in (list, dict):
     if not isinstance(value, origin):
       return f"{where} takes a {origin.__name__}, not {value!r:.40}"
     items = value.items() if origin is dict else enumerate(value)
-    problems = (_problem(item, args[-1], f"{where}[{key}]") for key, item in items)
+    problems = (schema_problem(item, args[-1], f"{where}[{key}]") for key, item in items)
     return next(filter(None, problems), None)
   if hint is float:
     fits = type(value) in (int, float) and math.isfinite(value)
@@ -159,7 +159,7 @@ def _span_problem(record: Record) -> str | None:
 
 def check(value: Any) -> str | None:
   """What keeps `value` from being a Record, or None."""
-  return _problem(value, Record, "") or _span_problem(value)
+  return schema_problem(value, Record) or _span_problem(value)
 
 
 def encode(record: Record) -> str:

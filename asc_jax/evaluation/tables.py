@@ -1,9 +1,14 @@
-"""Summaries as text: the terminal, Markdown, LaTeX and CSV."""
+"""Tables as text: the terminal's, and one model written as Markdown, LaTeX, CSV and HTML."""
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import io
+import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from asc_jax.evaluation import metrics
 
@@ -17,7 +22,124 @@ def number(value: float | None, decimals: int = 1) -> str:
 
 def digits(column: metrics.Column) -> int:
   """Decimals that a column is printed with."""
-  return 2 if column.kind == "supported_count" else 1
+  return 2 if column.kind in ("supported_count", "unsupported") else 1
+
+
+class Cell(NamedTuple):
+  """A cell and how it looks: "bold" best, "underline" second best, "grey" not ranked."""
+
+  text: str
+  style: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """A table to be written in several formats.
+
+  Attributes:
+    name: stem of its files.
+    title: a caption of one line.
+    header: first row.
+    rows: the first cell of each names the row.
+    notes: lines below it, in plain words.
+  """
+
+  name: str
+  title: str
+  header: Sequence[str]
+  rows: Sequence[Sequence[Cell]]
+  notes: Sequence[str] = ()
+
+
+def rank(
+  rows: Sequence[list[Cell]], numbers: Sequence[float | None], column: int, *, lowest: bool
+) -> None:
+  """Styles the best of `numbers` bold and the second underlined, in `column` of `rows`.
+
+  Equal numbers, as printed, share their place; grey cells and None take none.
+  """
+  taking = [
+    (float(row[column].text.strip("*†")), row)
+    for row, value in zip(rows, numbers, strict=True)
+    if value is not None and row[column].style != "grey"
+  ]
+  places = sorted({value for value, _ in taking}, reverse=not lowest)
+  for value, row in taking:
+    if value in places[:2] and len(places) > 1:
+      row[column] = row[column]._replace(style=("bold", "underline")[places.index(value)])
+
+
+_MARKDOWN = {"bold": "**{}**", "underline": "<u>{}</u>", "grey": "*{}*", "": "{}"}
+
+
+def markdown(table: Table) -> str:
+  """GitHub's Markdown, which has no grey: cells that are not ranked are in italics."""
+
+  def line(cells):
+    return "| " + " | ".join(text.replace("|", "\\|") for text in cells) + " |"
+
+  body = [[_MARKDOWN[c.style].format(c.text.replace("*", "\\*")) for c in r] for r in table.rows]
+  rule = "|---|" + "---:|" * (len(table.header) - 1)
+  notes = [f"\n{note}" for note in table.notes]
+  return "\n".join([f"**{table.title}**\n", line(table.header), rule, *map(line, body), *notes, ""])
+
+
+_LATEX = {"bold": r"\textbf{%s}", "underline": r"\underline{%s}", "grey": r"\textcolor{gray}{%s}"}
+_LATEX_SPECIAL = {
+  "\\": r"\textbackslash{}",
+  "~": r"\textasciitilde{}",
+  "^": r"\textasciicircum{}",
+  "<": r"\textless{}",
+  ">": r"\textgreater{}",
+  "–": "--",
+  "†": r"\dag{}",
+  **{mark: "\\" + mark for mark in "&%$#_{}"},
+}
+
+
+def _latex_text(text: str) -> str:
+  return re.sub(r"[\\~^<>–†&%$#_{}]", lambda match: _LATEX_SPECIAL[match[0]], text)
+
+
+def latex(table: Table) -> str:
+  """A booktabs table; needs the packages booktabs and xcolor."""
+
+  def cell(one: Cell) -> str:
+    return _LATEX.get(one.style, "%s") % _latex_text(one.text)
+
+  lines = [" & ".join(map(cell, row)) + r" \\" for row in table.rows]
+  return "\n".join(
+    [
+      r"\begin{table}",
+      rf"\caption{{{_latex_text(' '.join([table.title + '.', *table.notes]))}}}",
+      rf"\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
+      r"\toprule",
+      " & ".join(map(_latex_text, table.header)) + r" \\",
+      r"\midrule",
+      *lines,
+      r"\bottomrule",
+      r"\end{tabular}",
+      r"\end{table}",
+      "",
+    ]
+  )
+
+
+def comma_separated(table: Table) -> str:
+  """CSV with the cells as printed; – is an empty field."""
+  out = io.StringIO()
+  writer = csv.writer(out, lineterminator="\n")
+  writer.writerow(table.header)
+  for row in table.rows:
+    writer.writerow("" if cell.text == DASH else cell.text for cell in row)
+  return out.getvalue()
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+  "md": markdown,
+  "tex": latex,
+  "csv": comma_separated,
+}
 
 
 def _width(text: str) -> int:

@@ -25,17 +25,18 @@ from asc_jax.types import UserError
 _TEMPLATES = pathlib.Path(__file__).parent / "templates"
 
 
-def environment() -> jinja2.Environment:
-  """The templates of this package, with escaping on."""
-  made = jinja2.Environment(
+def fill(template: str, **values: Any) -> str:
+  """A template of this package with the pages' style, escaping on."""
+  environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(_TEMPLATES),
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
     undefined=jinja2.StrictUndefined,
   )
-  made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-  return made
+  environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+  style = markupsafe.Markup((_TEMPLATES / "page.css").read_text())
+  return environment.get_template(template).render(style=style, **values)
 
 
 def state(sentence: SentenceRecord, instrument: str) -> str:
@@ -203,17 +204,13 @@ def render(rows: Sequence[Record], title: str) -> str:
   if not rows:
     raise UserError(f"{title}: no records to show; run python -m asc_jax.evaluate first")
   script = (_TEMPLATES / "viewer.js").read_text()
-  return (
-    environment()
-    .get_template("viewer.html.j2")
-    .render(
-      title=title,
-      data=page_data(rows),
-      overview=_overview(rows),
-      style=markupsafe.Markup((_TEMPLATES / "page.css").read_text()),
-      script=markupsafe.Markup(script),
-      script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
+  return fill(
+    "viewer.html.j2",
+    title=title,
+    data=page_data(rows),
+    overview=_overview(rows),
+    script=markupsafe.Markup(script),
+    script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
   )
 
 

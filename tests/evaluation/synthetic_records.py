@@ -155,7 +155,7 @@ def realistic(random, questions, *, run="base", step=0, copying=0.4, group=1, co
       for _ in range(random.randint(2, 4)):
         if random.random() < copying:
           text, place = _copied(random, topic)
-          pair = (0.97, 0.1)
+          pair = (0.97 if random.random() < 0.9 else 0.35, 0.1)
         elif random.random() < 0.07:
           text, place, pair = REFUSAL, None, (0.08, 0.04)
         else:

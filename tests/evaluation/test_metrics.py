@@ -217,7 +217,7 @@ def test_terminal_table_prints_numbers_dashes_and_flags():
   text = tables.terminal({"base": metrics.summarise(base), "trained": metrics.summarise(trained)})
   lines = text.splitlines()
   assert lines[0].split() == ["base", "trained"]
-  assert any(line.split() == ["Err", "%", "40.0", "40.0"] for line in lines)
+  assert any(line.split() == ["Err", "%", "40.00", "40.00"] for line in lines)
   assert any(line.split() == ["Supp", "1.00", "1.00"] for line in lines)
   assert "AS" in next(line for line in lines if line.startswith(tables.DASH))
   assert "base: not scored by gemma_judge: 1 of 15 sentences" in lines

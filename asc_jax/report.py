@@ -1,0 +1,248 @@
+"""Tables, figures and pages from what runs left behind, without any model.
+
+  python -m asc_jax.report RUN... [--out=DIR]
+
+A RUN is a workdir (its records/ and metrics.jsonl are read) or one records file. The
+answers at step 0 are the base model's; each run's last step is a method. Prints the
+table of every corpus and writes into --out (the first RUN's folder report/):
+
+  curves, figure_1, figure_2, figure_5, figure_8   .png and .svg
+  table_1, table_2, table_17, table_19             .md, .tex and .csv
+  report.html   all of them on one page
+  viewer_*.html the sentences of each run, step by step; viewer_all.html side by side
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from asc_jax import cli
+from asc_jax.config import Field
+from asc_jax.evaluation import (
+  figures,
+  metrics,
+  pairwise,
+  paper,
+  paper_figures,
+  records,
+  tables,
+  viewer,
+)
+from asc_jax.types import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """What one RUN of the command line holds."""
+
+  name: str
+  records: list[records.Record]
+  curves: list[dict[str, float]]
+
+
+def main(runs: Sequence[str], out: str | None, judgements: str | None) -> None:
+  # Everything that can be wrong with the input is found before the first file is written.
+  loaded = [load(pathlib.Path(path), name) for path, name in zip(runs, names(runs), strict=True)]
+  pairs = read_lines(pathlib.Path(judgements), pairwise.problem) if judgements else []
+  base, settings = split(loaded)
+  made = make_tables(base, settings, pairs) if base else []
+  first = pathlib.Path(runs[0])
+  folder = pathlib.Path(out) if out else (first if first.is_dir() else first.parent) / "report"
+  folder.mkdir(parents=True, exist_ok=True)
+  written = write_curves(folder, loaded)
+  if base:
+    for corpus in base.records:
+      print(f"{corpus}\n{terminal(corpus, base, settings)}\n")
+    written += write_figures(folder, base, settings, pairs)
+  for table in made:
+    for kind, write in tables.FORMATS.items():
+      (folder / f"{table.name}.{kind}").write_text(write(table), encoding="utf-8")
+  pages = write_viewers(folder, loaded)
+  page = folder / "report.html"
+  page.write_text(render(made, written, pages, names(runs)), encoding="utf-8")
+  print(f"{page}: {len(made)} tables, {len(written)} figures, {len(pages)} viewer pages")
+
+
+def names(paths: Sequence[str]) -> list[str]:
+  """A short name for each path: its last part, or more of it where two are alike."""
+  parts = [pathlib.Path(path).resolve().with_suffix("").parts for path in paths]
+  for length in range(1, max(map(len, parts)) + 1):
+    short = ["/".join(p[-length:]) for p in parts]
+    if len(set(short)) == len(short):
+      return short
+  raise UserError(f"{paths[0]} is given twice; name each run once")
+
+
+def load(path: pathlib.Path, name: str) -> Run:
+  """Reads a workdir or a records file; the run takes `name` whatever its records say."""
+  curves: list[dict[str, float]] = []
+  if path.is_dir():
+    files = sorted((path / "records").rglob("*.jsonl"))
+    if (path / "metrics.jsonl").exists():
+      curves = read_lines(path / "metrics.jsonl", _metrics_problem)
+    if not files and not curves:
+      raise UserError(
+        f"{path}: neither records/*.jsonl nor metrics.jsonl; give a workdir of asc_jax.main"
+        " or asc_jax.evaluate"
+      )
+  else:
+    files = [path]
+  rows = [row for file in files for row in records.read(file)]
+  if len({(r["step"], r["corpus"], r["id"], r["answer_index"]) for r in rows}) < len(rows):
+    raise UserError(f"{path}: the same answer is recorded twice; keep one file a step and corpus")
+  return Run(name, [{**row, "run": name} for row in rows], curves)
+
+
+def _metrics_problem(row: Any) -> str | None:
+  if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+    return 'a line is {"step": number, "name": number, ...}'
+  return None
+
+
+def read_lines(path: pathlib.Path, problem) -> list:
+  """JSON lines; a last one that a crash cut off is left out.
+
+  Raises:
+    UserError: naming file and line where one is no JSON or `problem(row)` says why.
+  """
+  try:
+    lines = path.read_text(encoding="utf-8").split("\n")
+  except (OSError, UnicodeDecodeError) as error:
+    raise UserError(f"{path}: cannot be read ({error})") from None
+  rows = []
+  for number, line in enumerate(lines[:-1], 1):
+    try:
+      row = json.loads(line)
+    except json.JSONDecodeError as error:
+      raise UserError(f"{path}:{number}: not a JSON object ({error.msg})") from None
+    if text := problem(row):
+      raise UserError(f"{path}:{number}: {text}")
+    rows.append(row)
+  return rows
+
+
+def split(runs: Sequence[Run]) -> tuple[paper.Setting | None, list[paper.Setting]]:
+  """The base model's answers (the first found at step 0) and each run's last ones."""
+  base: dict[str, Sequence[records.Record]] = {}
+  settings = []
+  methods = [{r["method"] for r in run.records if r["step"]} for run in runs]
+  for run, method in zip(runs, methods, strict=True):
+    last = max((r["step"] for r in run.records), default=0)
+    for corpus, rows in by_corpus(run.records, 0).items():
+      base.setdefault(corpus, rows)
+    if last > 0:
+      unique = len(method) == 1 and methods.count(method) == 1
+      label = next(iter(method)) if unique else run.name
+      settings.append(paper.Setting(label, by_corpus(run.records, last)))
+  if not base and settings:  # nothing to compare with: the first method is the reference
+    base, settings = dict(settings[0].records), settings[1:]
+  for setting in settings:
+    if lost := set(base) ^ set(setting.records):
+      raise UserError(
+        f"{setting.label}: corpus {min(lost)} was not answered both by it and by the base model"
+        " (step 0); evaluate both on it"
+      )
+  return (paper.Setting("base", base) if base else None), settings
+
+
+def by_corpus(rows: Sequence[records.Record], step: int) -> dict[str, list[records.Record]]:
+  found: dict[str, list[records.Record]] = {}
+  for row in rows:
+    if row["step"] == step:
+      found.setdefault(row["corpus"], []).append(row)
+  return found
+
+
+def terminal(corpus: str, base: paper.Setting, settings: Sequence[paper.Setting]) -> str:
+  everyone = [base, *settings]
+  return tables.terminal({s.label: metrics.summarise(s.records[corpus]) for s in everyone})
+
+
+def stand_ins(base: paper.Setting) -> list[str]:
+  """Instruments of the records that are none of the paper's."""
+  known = {column.instrument for column in metrics.PAPER}
+  found = dict.fromkeys(name for row in base.all() for name in row["instruments"])
+  return [name for name in found if name not in known]
+
+
+def make_tables(base, settings, pairs) -> list[tables.Table]:
+  made = []
+  for instrument in (None, *stand_ins(base)):
+    made += [paper.table_1(base, settings, corpus, instrument) for corpus in base.records]
+    made += [paper.table_2(base, settings, instrument), paper.table_19(base, settings, instrument)]
+  return [*made, paper.table_17(pairs)] if pairs else made
+
+
+def write_curves(folder: pathlib.Path, runs: Sequence[Run]) -> list[pathlib.Path]:
+  having = {run.name: run.curves for run in runs if run.curves}
+  if not having:
+    return []
+  return figures.save(figures.curves(having), folder / "curves")[1:]
+
+
+def write_figures(folder, base, settings, pairs) -> list[pathlib.Path]:
+  """The paper's figures; returns the SVG files."""
+  made = {
+    "figure_1": paper_figures.figure_1(base, settings),
+    "figure_2": paper_figures.figure_2(base),
+  }
+  known = {column.instrument for column in metrics.PAPER if column.instrument}
+  papers = [None] if any(known & row["instruments"].keys() for row in base.all()) else []
+  for instrument in (*papers, *stand_ins(base)) if settings else ():
+    made["figure_5" + (f"_{instrument}" if instrument else "")] = paper_figures.figure_5(
+      base, settings, instrument
+    )
+  if pairs:
+    made["figure_8"] = paper_figures.figure_8(base, settings, pairs)
+  return [figures.save(figure, folder / name)[1] for name, figure in made.items()]
+
+
+def write_viewers(folder: pathlib.Path, runs: Sequence[Run]) -> dict[str, str]:
+  """One page a run, and one with all runs where there are several; title to file name."""
+  pages = {}
+  for run in runs:
+    if run.records:
+      pages[run.name] = f"viewer_{re.sub(r'[^A-Za-z0-9.-]+', '_', run.name)}.html"
+      viewer.write(folder / pages[run.name], run.records, run.name)
+  if len(pages) > 1:
+    pages["all runs side by side"] = "viewer_all.html"
+    rows = [row for run in runs for row in run.records]
+    viewer.write(folder / "viewer_all.html", rows, ", ".join(run.name for run in runs))
+  return pages
+
+
+CAPTIONS: Mapping[str, str] = {
+  "curves": "Metrics over training.",
+  "figure_1": "Figure 1. Copying is the cheap way to be supported.",
+  "figure_2": "Figure 2. Errors in authored and in copied sentences.",
+  "figure_5": "Figure 5. From base to each method, corpus by corpus.",
+  "figure_8": "Figure 8. Reward gain against win rate.",
+}
+
+
+def render(shown, written: Sequence[pathlib.Path], pages: Mapping[str, str], runs) -> str:
+  """The page that holds every table and figure."""
+  pictures = []
+  for path in written:
+    name = re.match(r"curves|figure_\d", path.stem)
+    caption = CAPTIONS[name[0]] if name else path.stem
+    instrument = path.stem[len(name[0]) + 1 :] if name else ""
+    data = base64.b64encode(path.read_bytes()).decode()
+    pictures.append((caption + (f" Measured by {instrument}." if instrument else ""), data))
+  return viewer.fill("report.html.j2", tables=shown, pictures=pictures, pages=pages, runs=runs)
+
+
+if __name__ == "__main__":
+  cli.run(
+    main,
+    fields=None,
+    positional="runs",
+    out=Field(None, "folder of the report; None: report/ in the first RUN", optional=True),
+    judgements=Field(None, "JSON lines of python -m asc_jax.tools.judge", optional=True),
+  )
