@@ -1,24 +1,25 @@
 """How often words stand near each other in a corpus, from an infini-gram index.
 
-`Index.counts` answers AND queries the way infini-gram's `count_cnf` does, but reads
-the suffix array itself and keeps documents apart: the engine joins a word to its
-neighbours on both sides, and drops the match where one of them lies in another
-document, so that it undercounts at borders.
+`Index.counts` answers AND queries as infini-gram's `count_cnf` defines them, but reads the
+suffix array itself. The engine joins a word to its neighbours on both sides and drops
+the match where one of them lies in another document, so that it undercounts at borders;
+and it starts threads for each word, which cost more than the search (docs/corver.md).
 """
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import os
 import pathlib
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import NamedTuple
 
 import numpy as np
-from infini_gram.engine import InfiniGramEngine
 
 from asc_jax.corver import build, words
 from asc_jax.types import UserError
@@ -32,14 +33,6 @@ class Count(NamedTuple):
 
   occurrences: int
   approximate: bool
-
-
-class Shard(NamedTuple):
-  """One shard's suffix array and document borders, memory-mapped."""
-
-  table: np.ndarray  # uint8[tokens, bytes a pointer]
-  starts: np.ndarray  # int64[documents], byte offsets of their separators
-  size: int  # bytes
 
 
 class _Clause(NamedTuple):
@@ -137,17 +130,12 @@ class Index:
     cache_size: int = 100_000,
   ):
     self.terms, self.max_clause_freq, self.threads = terms, max_clause_freq, threads
-    token_bytes = {"u8": 1, "u16": 2, "u32": 4}[token_dtype]
-    self.reach = window * token_bytes
-    with build.plain_path(path) as folder:
-      self.engine = InfiniGramEngine(
-        index_dir=[folder],
-        eos_token_id=0,  # of no use to counting
-        vocab_size=256**token_bytes - 1,
-        version=version,
-        token_dtype=token_dtype,
-      )
-    self.shards = _open_shards(pathlib.Path(path), token_bytes)
+    self.dtype = np.dtype({"u8": "<u1", "u16": "<u2", "u32": "<u4"}[token_dtype])
+    self.order = 1 if version == 4 else -1
+    self.reach = window * self.dtype.itemsize  # bytes
+    names = sorted(file.name for file in pathlib.Path(path).glob("tokenized*"))
+    suffixes = [name.removeprefix("tokenized") for name in names]
+    self.shards = [Shard(pathlib.Path(path), s, self.dtype.itemsize) for s in suffixes]
     self._lookup = functools.lru_cache(maxsize=cache_size)(self._count)
 
   def counts(self, queries: Sequence[Sequence[str]]) -> list[Count]:
@@ -185,10 +173,9 @@ class Index:
     return Count(estimate, max(steps) > 1)
 
   def _clause(self, word: str) -> _Clause:
-    # The compiled half of the engine: the Python half checks each argument again.
-    found = [self.engine.engine.find(input_ids=list(ids)) for ids in self.terms(word)]
-    segments = [result.segment_by_shard for result in found]
-    return _Clause(word, segments, sum(result.cnt for result in found))
+    needles = [np.array(ids[:: self.order], self.dtype).tobytes() for ids in self.terms(word)]
+    segments = [[shard.find(needle) for shard in self.shards] for needle in needles]
+    return _Clause(word, segments, sum(end - start for form in segments for start, end in form))
 
   def _matches(self, shard: int, clauses: list[_Clause], steps: list[int]) -> int:
     """Occurrences of the first clause that reach all others, in one shard."""
@@ -217,22 +204,44 @@ class Index:
 
   def _positions(self, shard: int, clause: _Clause, step: int) -> np.ndarray:
     """Sorted byte offsets of a word, int64."""
-    table = self.shards[shard].table
-    rows = [table[slice(*form[shard], step)] for form in clause.segments]
+    own = self.shards[shard]
+    rows = [own.rows(*form[shard])[::step] for form in clause.segments]
     pointers = np.zeros((sum(map(len, rows)), 8), np.uint8)
-    np.concatenate(rows, out=pointers[:, : table.shape[1]])
+    np.concatenate(rows, out=pointers[:, : own.width])
     return np.sort(pointers.view(np.int64)[:, 0])
 
 
-def _open_shards(path: pathlib.Path, token_bytes: int) -> list[Shard]:
-  """In the engine's order, which is that of the names as strings."""
-  shards = []
-  for tokens in sorted(path.glob("tokenized*")):
-    size = tokens.stat().st_size
-    name = tokens.name.removeprefix("tokenized")
-    table = np.memmap(path / f"table{name}", np.uint8, "r").reshape(size // token_bytes, -1)
-    shards.append(Shard(table, np.fromfile(path / f"offset{name}", np.int64), size))
-  return shards
+class Shard:
+  """One shard's tokens, their suffixes in order, and where its documents start.
+
+  Files are read with `pread`: it lets other threads run while the disk answers.
+  """
+
+  def __init__(self, path: pathlib.Path, suffix: str, token_bytes: int):
+    self.tokens = os.open(path / f"tokenized{suffix}", os.O_RDONLY)
+    self.table = os.open(path / f"table{suffix}", os.O_RDONLY)
+    for descriptor in (self.tokens, self.table):
+      weakref.finalize(self, os.close, descriptor)
+    self.starts = np.fromfile(path / f"offset{suffix}", np.int64)  # bytes, at separators
+    self.size = os.fstat(self.tokens).st_size  # bytes
+    self.length = self.size // token_bytes
+    self.width = os.fstat(self.table).st_size // self.length  # bytes a pointer
+
+  def rows(self, start: int, end: int) -> np.ndarray:
+    """The pointers of a range of suffixes: uint8[end - start, width]."""
+    content = os.pread(self.table, (end - start) * self.width, start * self.width)
+    return np.frombuffer(content, np.uint8).reshape(-1, self.width)
+
+  def find(self, needle: bytes) -> tuple[int, int]:
+    """The range of suffixes that begin with these tokens; they are sorted bytewise."""
+
+    def prefix(rank: int) -> bytes:
+      pointer = os.pread(self.table, self.width, rank * self.width)
+      return os.pread(self.tokens, len(needle), int.from_bytes(pointer, "little"))
+
+    ranks = range(self.length)
+    start = bisect.bisect_left(ranks, needle, key=prefix)
+    return start, bisect.bisect_right(ranks, needle, lo=start, key=prefix)
 
 
 def open_index(
