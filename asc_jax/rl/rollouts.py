@@ -105,8 +105,7 @@ def read_answer(
   answer, token_spans = alignment.decode(tokenizer, ids.tolist())
   spans = sentences.split(answer)
   if spans:
-    own = sentences.own_whitespace(answer, spans) if text.trailing == "sentence" else spans
-    token_ids = alignment.sentence_ids(token_spans, own)
+    token_ids = alignment.sentence_ids(token_spans, spans, text=answer, trailing=text.trailing)
   else:
     token_ids = np.full(len(ids), 0 if text.empty_answer == "sentence" else -1, np.int32)
   return Answer(
