@@ -42,7 +42,7 @@ _MISSING = [
   rf"\b(?:cannot|can['’]t|(?:can|could){_NOT}) be (?:\w+ly )?(?:determined|answered|inferred|provided)\b",
   # From the given context it is unclear.
   rf"\b(?:unclear|not clear|unknown)\b.*{_SOURCE}|{_SOURCE}.*\b(?:unclear|not clear|unknown)\b",
-  r"^\W*I(?: am|['’]m) not sure\b|\bas an AI\b|^\W*(?:not answerable|unanswerable)\W*$",
+  r"^\W*I(?: am|['’]m) not sure\W*$|\bas an AI\b|^\W*(?:not answerable|unanswerable)\W*$",
 ]
 _REFUSAL = re.compile("|".join(_MISSING), re.IGNORECASE)
 _CONCESSION = re.compile(
