@@ -209,11 +209,12 @@ def write_viewers(folder: pathlib.Path, runs: Sequence[Run]) -> dict[str, str]:
   for run in runs:
     if run.records:
       pages[run.name] = f"viewer_{re.sub(r'[^A-Za-z0-9.-]+', '_', run.name)}.html"
-      viewer.write(folder / pages[run.name], run.records, run.name)
+      viewer.write(folder / pages[run.name], run.records, f"Sentences of {run.name}")
   if len(pages) > 1:
     pages["all runs side by side"] = "viewer_all.html"
     rows = [row for run in runs for row in run.records]
-    viewer.write(folder / "viewer_all.html", rows, ", ".join(run.name for run in runs))
+    title = "Sentences of " + ", ".join(run.name for run in runs)
+    viewer.write(folder / "viewer_all.html", rows, title)
   return pages
 
 

@@ -30,11 +30,11 @@ def test_intervals_agree_with_scipy_to_a_tenth_of_a_point(name):
     change,
     paired=True,
     vectorized=True,
-    n_resamples=40_000,
+    n_resamples=20_000,
     method="percentile",
     rng=np.random.default_rng(5),
   ).confidence_interval
-  ours = bootstrap.compare(BASE, METHOD, [column], resamples=40_000)["clapnq"][name]
+  ours = bootstrap.compare(BASE, METHOD, [column], resamples=20_000)["clapnq"][name]
   width = theirs.high - theirs.low
   tolerance = 0.1 if column.percent else 0.02 * width  # points; counts have none
   assert width > 10 * tolerance

@@ -127,8 +127,8 @@ def test_a_copied_span_leads_to_its_place_and_back(page, show):
   assert page.evaluate(f"{place}.textContent") == span
   tip = page.evaluate("document.querySelector('#tip').innerText")
   copied = next(s for row in ONE for s in row["sentences"] if s["copied"])
-  score = f"{copied['scores']['minilm']['supported']:.2f}"
-  assert "minilm" in tip and score in tip and "0.50" in tip and span in tip
+  score = f"{copied['scores']['minilm']['supported']:.3f}"
+  assert "minilm" in tip and score in tip and "0.500" in tip and span in tip
   page.click("a.match")
   assert page.evaluate(f"document.activeElement === {place}")
   page.press("Escape", 27)
@@ -186,6 +186,61 @@ def test_advantages_show_where_there_are_two_answers(page, show):
   assert set(shown) == {"+1.00", "−1.00"}
   page.hover(".s")
   assert "advantage" in page.evaluate("document.querySelector('#tip').innerText")
+
+
+def test_a_wrong_verdict_on_numbers_can_be_seen(page, show):
+  claim = synthetic.sentence(
+    "Every well gave between 40 and 50 litres.",
+    scores={"minicheck_t5": (0.031, 0.004), "minilm": (0.8, 0.1)},
+  )
+  passage = {"title": "", "text": "Three wells gave 41, 44 and 48 litres."}
+  instruments = {"minicheck_t5": "a1", "minilm": "b2"}
+  show(
+    [
+      synthetic.record(
+        "q1",
+        [claim],
+        passages=[passage],
+        reward_instrument="minicheck_t5",
+        instruments=instruments,
+      )
+    ]
+  )
+  page.hover(".s.unsupported")
+  rows = page.evaluate("[...document.querySelectorAll('#tip tbody tr')].map(r => r.innerText)")
+  assert [row.split() for row in rows] == [
+    ["minicheck_t5", "0.031", "0.004", "0.500"],
+    ["minilm", "0.800", "0.100", "0.500"],
+  ]
+
+
+def test_refusals_and_cut_ends_are_labelled(page, show):
+  refusal = synthetic.sentence("I cannot tell.", refusal=True)
+  cut = synthetic.sentence("It opened in", complete=False)
+  show([synthetic.record("q1", [refusal, cut], finished=False)])
+  tags = page.evaluate("[...document.querySelectorAll('.tag')].map(e => e.textContent)")
+  assert tags == ["declines", "cut off"]
+  assert "?" in page.evaluate("document.querySelector('.s.unscored .sign').textContent")
+
+
+def test_an_answer_without_sentences_says_so(page, show):
+  show([synthetic.record("q1", [], answer=" ", words=0)])
+  assert "No sentence." in page.evaluate("document.querySelector('.answer').textContent")
+
+
+def test_an_address_leads_to_its_question_and_scrolling_draws_the_rest(page, show):
+  show(ONE)
+  drawn = "document.querySelectorAll('article').length"
+  assert page.evaluate(drawn) == 10
+  page.evaluate("location.hash = '#' + encodeURIComponent('clapnq/clapnq-11')")
+  time.sleep(0.3)
+  assert page.evaluate(drawn) == 12
+  top = page.evaluate("document.querySelectorAll('article')[11].getBoundingClientRect().top")
+  assert 0 <= top < 900
+  show(ONE)
+  page.evaluate("scrollTo(0, document.body.scrollHeight)")
+  time.sleep(0.3)
+  assert page.evaluate(drawn) == 12
 
 
 def test_the_exact_prompt_opens(page, show):

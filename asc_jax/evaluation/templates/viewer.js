@@ -77,6 +77,9 @@ function drawSentence(answer, sentence, number, links) {
   }, element("span", { class: "sign", "aria-hidden": "true" }, sign),
   element("span", { class: "vh" }, `${name}${extra}: `));
   addMatched(node, answer, sentence.start, sentence.end, links);
+  for (const tag of [sentence.refusal && "declines", !sentence.complete && "cut off"].filter(Boolean)) {
+    node.append(element("span", { class: "tag", "aria-hidden": "true" }, tag));
+  }
   if (sentence.advantage !== null) {
     node.append(element("span", { class: "weight" }, signed(sentence.advantage)));
   }
@@ -225,7 +228,7 @@ function markPlace(link, section) {
 function tipTable(sentence) {
   const rows = Object.entries(sentence.scores).map(([name, score]) => element("tr", {},
     element("th", { scope: "row" }, name),
-    ...[score.supported, score.vacuous, score.threshold].map((v) => element("td", {}, fixed(v)))));
+    ...[score.supported, score.vacuous, score.threshold].map((v) => element("td", {}, fixed(v, 3)))));
   const head = element("tr", {}, ...["checker", "by passages", "by question", "threshold"].map((h) =>
     element("th", { scope: "col" }, h)));
   return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
