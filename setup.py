@@ -20,6 +20,7 @@ setup(
   package_data={
     "asc_jax": [
       "checkers/data/*",
+      "corver/quickstart/*",
       "data/quickstart/*",
       "evaluation/templates/*",
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import gzip
+import importlib.util
 import itertools
 import json
 import os
@@ -199,9 +200,12 @@ def build(
     memory: GiB they may take together; larger shards are sorted in parts.
 
   Raises:
-    UserError: `out` holds an index already, or the inputs hold no document.
+    UserError: `out` holds an index already, the inputs hold no document, or infini-gram is
+      not installed.
   """
   out, files = pathlib.Path(out), input_files(inputs)
+  if importlib.util.find_spec("infini_gram") is None:
+    raise UserError("building an index needs the package infini-gram: pip install asc-jax[corver]")
   if (out / DESCRIPTION).exists():
     raise UserError(f"--out={out} holds an index already; remove it or name another folder")
   out.mkdir(parents=True, exist_ok=True)

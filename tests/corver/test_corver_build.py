@@ -107,3 +107,9 @@ def test_refused_input_is_named(tmp_path, name, content, message):
 def test_a_missing_input_is_named(tmp_path):
   with pytest.raises(UserError, match="nowhere"):
     build.build([str(tmp_path / "nowhere.jsonl")], tmp_path / "out")
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+  monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+  with pytest.raises(UserError, match="pip install"):
+    build.build([write(tmp_path, "d.jsonl")], tmp_path / "out")
