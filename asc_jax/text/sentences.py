@@ -117,11 +117,13 @@ def _past_closing(line: str, cut: int) -> tuple[int, bool]:
   goes_on = False
   while True:
     rest = line[cut:]
-    note = _NOTE.match(rest)
+    closing, note = _CLOSING.match(rest), _NOTE.match(rest)
     if rest[:1].isspace():
       cut += len(rest) - len(rest.lstrip())
-    elif _CLOSING.match(rest) or (rest[:1] == '"' and line.count('"', 0, cut) % 2):
-      goes_on = goes_on or rest[0] in ",;:"
+    elif closing:
+      goes_on = goes_on or closing[0] in ",;:"
+      cut += closing.end()
+    elif rest[:1] == '"' and line.count('"', 0, cut) % 2:  # one is open
       cut += 1
     elif (
       note and len(note[0].split()) <= _NOTE_WORDS and not rest[note.end() :].lstrip()[:1].islower()
