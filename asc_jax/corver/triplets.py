@@ -179,7 +179,8 @@ def rule_triplets(sentence: str) -> list[Triplet]:
     between = re.sub(r"^['’]s\b", "", sentence[before.end : mention.start])
     relation = between.strip(' ,;:.()"“”')
     tail = sentence[mention.start : mention.end]
-    triplets.append(Triplet(head, relation, tail))
+    if tail.casefold() != head.casefold():
+      triplets.append(Triplet(head, relation, tail))
   return triplets
 
 

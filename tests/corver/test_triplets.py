@@ -70,6 +70,7 @@ def test_what_a_model_writes_is_read(output, expected):
     ("In Paris she studied physics.", [("Paris", "she studied", "physics")]),
     ("She worked in Paris.", []),
     ("It is hard to say without sources.", []),
+    ("Lisbon is in Portugal, and Lisbon is old.", [("Lisbon", "is in", "Portugal")]),
     ("It was.", []),
     ("Warsaw.", []),
     ("", []),
