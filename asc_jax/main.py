@@ -6,6 +6,7 @@ and goes on from the newest checkpoint when it is started again.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pathlib
@@ -38,7 +39,12 @@ def main(config: config_dict.ConfigDict, workdir: str) -> None:
   report_work("evaluation", trainer.eval_work)
   write_config(folder, config)
   evaluator = policy.Evaluator(
-    trainer.tokenizer, trainer.checker, trainer.eval_work.questions, config, trainer.mesh
+    trainer.tokenizer,
+    trainer.checker,
+    trainer.eval_work.questions,
+    config,
+    trainer.mesh,
+    trainer.stop_ids,
   )
 
   def records_path(step):
@@ -93,9 +99,11 @@ def report_work(kind: str, work) -> None:
 
 
 def write_config(folder: pathlib.Path, config: config_dict.ConfigDict) -> None:
-  """Prints the resolved config and keeps it beside the run."""
+  """Prints the resolved config, a line a section, and keeps it beside the run."""
   flat = config_lib.flatten(config)
-  logging.info("config: %s", json.dumps(flat))
+  for section, names in itertools.groupby(flat, lambda name: name.rpartition(".")[0]):
+    fields = (f"{name.rpartition('.')[2]}={flat[name]}" for name in names)
+    logging.info("config.%s", f"{section}: {' '.join(fields)}".lstrip(": "))
   partial = folder / "config.json.partial"
   partial.write_text(json.dumps(flat, indent=2) + "\n", encoding="utf-8")
   os.replace(partial, folder / "config.json")

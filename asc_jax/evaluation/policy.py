@@ -16,7 +16,7 @@ from asc_jax.evaluation import records
 from asc_jax.models import decoder
 from asc_jax.rl import rollouts, sampler, update
 from asc_jax.text import answers as answers_lib
-from asc_jax.text import copying, prompts, refusals
+from asc_jax.text import copying, refusals
 from asc_jax.types import Rollout, Scores, Sentences
 
 
@@ -30,6 +30,7 @@ class Evaluator:
     questions: prepared evaluation questions.
     config: a whole config; reads eval, rollout, text, credit, advantage, checker.
     mesh: where the policy lives.
+    stop_ids: tokens that end an answer.
   """
 
   tokenizer: object
@@ -37,6 +38,7 @@ class Evaluator:
   questions: Sequence[rollouts.Question]
   config: config_dict.ConfigDict
   mesh: jax.sharding.Mesh
+  stop_ids: tuple[int, ...]
 
   @property
   def sampling(self) -> sampler.Sampling:
@@ -45,7 +47,7 @@ class Evaluator:
       group_size=config.eval.answers,
       max_tokens=config.eval.max_tokens or config.rollout.max_tokens,
       temperature=config.eval.temperature,
-      stop_ids=prompts.stop_ids(self.tokenizer),
+      stop_ids=self.stop_ids,
     )
 
   def run(self, model: decoder.DecoderState, step: int, path: pathlib.Path) -> list[records.Record]:
@@ -58,7 +60,9 @@ class Evaluator:
     """
     if path.exists():
       return records.read(path)
-    rows = list(self.answer(model, step, path.parent.name))
+    if not self.questions:
+      return []
+    rows = list(self.answer(model, step, path.parent.parent.name))
     partial = path.with_suffix(".partial")
     partial.unlink(missing_ok=True)
     records.append(partial, rows)

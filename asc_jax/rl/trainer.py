@@ -35,16 +35,38 @@ class Work(NamedTuple):
   counts: dict[str, int]
 
 
-def read_questions(tokenizer, corpus: str, path, split: str, config) -> Work:
+def read_questions(
+  tokenizer, corpus: str, path: str | None, split: str, config: config_dict.ConfigDict
+) -> Work:
   """The questions of one split of a corpus, with their prompts.
 
   Raises:
     UserError: a missing or malformed file, or no usable question.
   """
-  examples, dropped = corpora.read(corpus, path)
+  examples, dropped = corpora.read(corpus, path, passage_words=config.data.passage_words)
   chosen = splits.select(examples, split)
   questions, counts = rollouts.prepare(tokenizer, chosen, config)
   return Work(questions, {**dropped, **counts})
+
+
+def compute_type(name: str) -> str:
+  """`config.model.dtype` with auto resolved for the platform."""
+  if name != "auto":
+    return name
+  return "float32" if jax.default_backend() == "cpu" else "bfloat16"
+
+
+def set_compilation_cache(setting: str) -> None:
+  """Turns the persistent compilation cache on (config.train.compilation_cache).
+
+  On CPUs "auto" leaves it off: XLA writes executables there that later runs on
+  the same machine reject, with errors in the log and a full recompile each
+  (jax-ml/jax#38445).
+  """
+  if setting == "none" or setting == "auto" and jax.default_backend() == "cpu":
+    return
+  folder = pathlib.Path.home() / ".cache/asc_jax/xla" if setting == "auto" else setting
+  jax.config.update("jax_compilation_cache_dir", str(folder))
 
 
 class Trainer:
@@ -61,16 +83,19 @@ class Trainer:
 
   def __init__(self, config: config_dict.ConfigDict, workdir: pathlib.Path | None = None):
     config_lib.validate(config)
+    set_compilation_cache(config.train.compilation_cache)
     self.config = config
     self.settings = update.objective(config)
     self.clock = logs.Clock()
     with self.clock("read corpus and tokenizer"):
-      checkpoints.check(config.model.path)
+      checkpoint = checkpoints.check(config.model.path)
       self.tokenizer = checkpoints.load_tokenizer(config.model.path)
       self.train_work = read_questions(
-        self.tokenizer, config.data.corpus, config.data.path, "train", config
+        self.tokenizer, config.data.corpus, config.data.path, config.data.split, config
       )
+      corpora.check_trainable(q.example for q in self.train_work.questions)
       self.eval_work = self._read_eval_questions()
+      self.stop_ids = prompts.stop_ids(self.tokenizer, checkpoint.generation)
       self.iterator = pipeline.batches(
         self.train_work.questions,
         batch_size=config.data.batch_size,
@@ -93,7 +118,7 @@ class Trainer:
       temperature=config.rollout.temperature,
       top_k=config.rollout.top_k,
       top_p=config.rollout.top_p,
-      stop_ids=prompts.stop_ids(self.tokenizer),
+      stop_ids=self.stop_ids,
     )
     optimizer, schedule = update.make_optimizer(
       config.optimizer, self.steps * config.train.updates_per_batch
@@ -113,7 +138,7 @@ class Trainer:
     if not settings.questions:
       return Work([], {})
     source = (settings.corpus, settings.path) if settings.corpus else (data.corpus, data.path)
-    work = read_questions(self.tokenizer, *source, "eval", self.config)
+    work = read_questions(self.tokenizer, *source, settings.split, self.config)
     return work._replace(questions=work.questions[: settings.questions])
 
   def _count_steps(self) -> int:
@@ -142,7 +167,13 @@ class Trainer:
         rank=model.lora.rank, alpha=model.lora.alpha, targets=lora.parse_targets(model.lora.targets)
       )
     state, _ = checkpoints.load(
-      model.path, dtype=model.dtype, lora=adapter, mesh=self.mesh, seed=self.config.seed
+      model.path,
+      dtype=compute_type(model.dtype),
+      lora=adapter,
+      mesh=self.mesh,
+      seed=self.config.seed,
+      attention=model.attention,
+      remat=model.remat,
     )
     return state
 

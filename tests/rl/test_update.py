@@ -122,7 +122,9 @@ def test_a_non_finite_update_changes_nothing_and_is_counted(policy, batch, setti
   optimizer, schedule = update.make_optimizer(settings_config.optimizer, 20)
   step = update.make_update(optimizer, schedule, update.objective(settings_config))
   broken = batch._replace(ref_logps=jnp.full(batch.rollout.tokens.shape, jnp.nan))
-  train, metrics = step(update.init(jax.tree.map(jnp.copy, policy), optimizer, sharding.make_mesh()), broken)
+  train, metrics = step(
+    update.init(jax.tree.map(jnp.copy, policy), optimizer, sharding.make_mesh()), broken
+  )
   assert float(metrics["optimizer/skipped"].total) == 1
   assert int(train.bad_steps) == 1
   for a, b in zip(jax.tree.leaves(train.model.params), jax.tree.leaves(policy.params), strict=True):
