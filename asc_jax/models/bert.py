@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from asc_jax.models import loading
 from asc_jax.types import UserError
 
 
@@ -129,43 +130,31 @@ _BLOCK = {
 _LEAF = {"kernel": "weight", "scale": "weight", "bias": "bias"}
 
 
-def from_weights(config: BertConfig, weights: Mapping[str, np.ndarray], prefix: str = "") -> Bert:
+def read_tensor(
+  config: BertConfig, weights: Mapping[str, np.ndarray], prefix: str, path: str
+) -> np.ndarray:
+  """The tensor of one of `Bert`'s parameters, e.g. "blocks.query.kernel"."""
+  tensors = loading.Tensors(weights, "BERT encoder", prefix)
+  if not path.startswith("blocks."):
+    return tensors(_EMBEDDINGS[path])
+  _, module, leaf = path.split(".")
+  name = f"{_BLOCK[module]}.{_LEAF[leaf]}"
+  layers = range(config.num_hidden_layers)
+  return np.stack(
+    [tensors(f"encoder.layer.{i}.{name}", transpose=leaf == "kernel") for i in layers]
+  )
+
+
+def from_weights(config: BertConfig, weights: Mapping[str, np.ndarray]) -> Bert:
   """Builds the encoder from a checkpoint's tensors.
 
   Args:
     config: the sizes.
     weights: tensors by name, in PyTorch's layout (a linear map is [out, in]).
-    prefix: what the names begin with, e.g. "roberta.".
 
   Raises:
     UserError: naming a tensor that is missing or has another shape.
   """
-
-  def read(name: str, transpose: bool) -> np.ndarray:
-    if prefix + name not in weights:
-      raise UserError(
-        f"the checkpoint has no tensor {prefix + name}; it is no BERT encoder of this config"
-      )
-    value = np.asarray(weights[prefix + name], np.float32)
-    return value.T if transpose else value
-
-  def value_of(path: str) -> np.ndarray:
-    if not path.startswith("blocks."):
-      return read(_EMBEDDINGS[path], transpose=False)
-    _, module, leaf = path.split(".")
-    names = [
-      f"encoder.layer.{i}.{_BLOCK[module]}.{_LEAF[leaf]}" for i in range(config.num_hidden_layers)
-    ]
-    return np.stack([read(name, transpose=leaf == "kernel") for name in names])
-
-  graph, abstract = nnx.split(nnx.eval_shape(lambda: Bert(config, nnx.Rngs(0))))
-  flat = {}
-  for path, leaf in nnx.to_flat_state(abstract):
-    name = ".".join(map(str, path))
-    value = value_of(name)
-    if value.shape != leaf.shape:
-      raise UserError(
-        f"{name} is {value.shape} in the checkpoint and {leaf.shape} by its config.json"
-      )
-    flat[path] = leaf.replace(jnp.asarray(value))
-  return nnx.merge(graph, nnx.from_flat_state(flat))
+  return loading.build(
+    lambda: Bert(config, nnx.Rngs(0)), lambda path: read_tensor(config, weights, "", path)
+  )

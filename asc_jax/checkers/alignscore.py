@@ -1,0 +1,187 @@
+"""AlignScore, and any RoBERTa classifier of (chunk, sentence) pairs.
+
+The document is cut into about 350-word chunks; a sentence's score is its best
+chunk's probability of the supported class, and a claim of several sentences has
+their mean. Only the chunk is cut to fit the window, never the sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import transformers
+from flax import nnx
+
+from asc_jax.checkers import base, batching, chunking
+from asc_jax.models import roberta, torch_file, weights
+from asc_jax.text import sentences as text_sentences
+from asc_jax.types import UserError
+
+CHUNK_WORDS = 350
+_SUPPORTED = frozenset(("entailment", "entail", "entails", "entailed", "supported", "support"))
+_SUPPORTED |= {"supports", "aligned", "consistent", "faithful"}
+
+
+class PairClassifier(base.Checker):
+  """See the module's docstring.
+
+  Args:
+    name: the instrument's.
+    model: gives logits [B, classes].
+    tokenizer: RoBERTa's, for pairs.
+    supported: index of the class that means supported.
+    weights_hash: of the checkpoint.
+    tokens_per_batch: what one call of the model reads.
+  """
+
+  def __init__(
+    self,
+    name: str,
+    model: roberta.Classifier,
+    tokenizer,
+    supported: int,
+    weights_hash: str,
+    tokens_per_batch: int,
+  ):
+    self.name = name
+    self.tokenizer = tokenizer
+    self.weights_hash = weights_hash
+    self.tokens_per_batch = tokens_per_batch
+    self.window = model.encoder.config.window
+    self._buckets = [b for b in (64, 128, 256) if b < self.window] + [self.window]
+    graph, self._state = nnx.split(model)
+
+    @jax.jit
+    def run(state, tokens, lengths):
+      with jax.default_matmul_precision("float32"):
+        logits = nnx.merge(graph, state)(tokens, lengths)  # [B, classes]
+      return jax.nn.softmax(logits)[:, supported]
+
+    self._run = run
+
+  def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
+    parts = {s: self._parts(s) for s in dict.fromkeys(sentences)}
+    pairs = list(
+      dict.fromkeys(
+        (doc, part) for doc, s in zip(documents, sentences, strict=True) for part in parts[s]
+      )
+    )
+    best = dict(zip(pairs, self._best_chunks(pairs), strict=True))
+    scores: list[float | None] = []
+    for doc, sentence in zip(documents, sentences, strict=True):
+      values = [best[doc, part] for part in parts[sentence]]
+      known = [v for v in values if v is not None]
+      scores.append(float(np.mean(known)) if len(known) == len(values) else None)
+    return scores
+
+  def _parts(self, claim: str) -> list[str]:
+    return [claim[a:b] for a, b in text_sentences.split(claim)]
+
+  def _best_chunks(self, pairs: list[tuple[str, str]]) -> list[float | None]:
+    def ids(texts):
+      return self.tokenizer(texts, add_special_tokens=False).input_ids
+
+    chunks = {doc: ids(chunking.sentence_chunks(doc, CHUNK_WORDS)) for doc in dict(pairs)}
+    parts = list(dict.fromkeys(part for _, part in pairs))
+    part_ids = dict(zip(parts, ids(parts), strict=True))
+    sequences, owners = [], []
+    for i, (doc, part) in enumerate(pairs):
+      room = self.window - 4 - len(part_ids[part])  # <s> chunk </s></s> sentence </s>
+      if room > 0:
+        sequences += [self._join(chunk[:room], part_ids[part]) for chunk in chunks[doc]]
+        owners += [i] * len(chunks[doc])
+    results = batching.bucketed(
+      sequences,
+      lambda tokens, lengths: self._run(self._state, tokens, lengths),
+      buckets=self._buckets,
+      tokens_per_batch=self.tokens_per_batch,
+    )
+    return base.best(len(pairs), owners, results)
+
+  def _join(self, chunk: list[int], sentence: list[int]) -> list[int]:
+    first, last = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
+    return [first, *chunk, last, last, *sentence, last]
+
+
+def supported_class(id2label: Mapping[Any, str], label: str | None, where: str) -> int:
+  """The index of the class that means supported.
+
+  Args:
+    id2label: of a checkpoint's config.json.
+    label: a class's name or index, or None to find it by its name.
+    where: the checkpoint, for the error.
+
+  Raises:
+    UserError: unless exactly one class is meant.
+
+  >>> supported_class({0: "contradiction", 1: "ENTAILMENT"}, None, "here")
+  1
+  """
+  names = {int(i): str(name) for i, name in id2label.items()}
+  wanted = _SUPPORTED if label is None else {label.lower()}
+  found = [i for i, name in names.items() if name.lower() in wanted]
+  if label is not None and label.isdigit() and int(label) in names:
+    found = [int(label)]
+  if len(found) != 1:
+    listed = ", ".join(f"{i}: {name}" for i, name in sorted(names.items()))
+    raise UserError(
+      f"which class of {where} means supported? Its labels are {listed}; set "
+      "config.checker.label to the name or index of one"
+    )
+  return found[0]
+
+
+def _tokenizer(folder: pathlib.Path):
+  return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def load_nli(
+  path: str | None = None, *, label: str | None = None, tokens_per_batch: int = 4096
+) -> PairClassifier:
+  """Reads a folder of RobertaForSequenceClassification.
+
+  Args:
+    path: the folder.
+    label: see `supported_class`.
+    tokens_per_batch: what one call of the model reads.
+  """
+  folder = base.checkpoint_folder("nli", path)
+  raw = json.loads((folder / "config.json").read_text())
+  if raw.get("model_type") != "roberta":
+    raise UserError(f"checker nli reads RoBERTa; {folder} is a {raw.get('model_type')} model")
+  index = supported_class(raw.get("id2label", {}), label, str(folder))
+  model = roberta.from_weights(
+    roberta.config_from_dict(raw), weights.read(folder), roberta.SEQUENCE_CLASSIFIER
+  )
+  digest = base.file_hash(*weights.files(folder)) + f"-{index}"
+  return PairClassifier("nli", model, _tokenizer(folder), index, digest, tokens_per_batch)
+
+
+def load(path: str | None = None, *, tokens_per_batch: int = 4096) -> PairClassifier:
+  """Reads AlignScore as it is published, beside RoBERTa's own files.
+
+  Args:
+    path: a folder with one .ckpt of AlignScore and the config.json and tokenizer of
+      the RoBERTa it was trained from.
+    tokens_per_batch: what one call of the model reads.
+  """
+  folder = base.checkpoint_folder("alignscore", path)
+  found = sorted(folder.glob("*.ckpt"))
+  if len(found) != 1:
+    raise UserError(f"checker alignscore: {folder} holds {len(found)} .ckpt files instead of one")
+  raw = json.loads((folder / "config.json").read_text())
+  tensors = torch_file.state_dict(found[0])
+  model = roberta.from_weights(
+    roberta.config_from_dict(raw),
+    {name.removeprefix("base_model."): value for name, value in tensors.items()},
+    roberta.ALIGNSCORE,
+  )
+  aligned = 0  # of the three-way head: aligned, contradicted, neutral
+  return PairClassifier(
+    "alignscore", model, _tokenizer(folder), aligned, base.file_hash(found[0]), tokens_per_batch
+  )

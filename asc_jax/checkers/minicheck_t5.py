@@ -1,0 +1,84 @@
+"""MiniCheck-Flan-T5: does a chunk of the document support the sentence?
+
+The encoder reads `predict: ` + chunk + `</s>` + sentence; one decoder step from the
+start id gives logits, and P(supported) is the softmax over the ids of "0" and "1".
+A document's score is its best chunk's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import transformers
+from flax import nnx
+
+from asc_jax.checkers import base, batching, chunking
+from asc_jax.models import t5, weights
+from asc_jax.types import UserError
+
+CHUNK_WORDS = 500
+WINDOW = 2048  # tokens; the chunk is cut to fit, never the sentence
+BUCKETS = (128, 256, 512, 1024, WINDOW)
+UNSUPPORTED, SUPPORTED = 3, 209  # ids of the pieces the model was trained to answer with
+START = 0
+
+
+class MiniCheckT5(base.Checker):
+  """See the module's docstring."""
+
+  name = "minicheck_t5"
+
+  def __init__(self, model: t5.T5, tokenizer, weights_hash: str, tokens_per_batch: int):
+    self.tokenizer = tokenizer
+    self.weights_hash = weights_hash
+    self.tokens_per_batch = tokens_per_batch
+    graph, self._state = nnx.split(model)
+
+    @jax.jit
+    def run(state, tokens, lengths):
+      start = jnp.full((len(tokens), 1), START)
+      with jax.default_matmul_precision("float32"):
+        logits = nnx.merge(graph, state)(tokens, lengths, start)[:, 0]  # [B, V]
+      return jax.nn.softmax(logits[:, jnp.array([UNSUPPORTED, SUPPORTED])])[:, 1]
+
+    self._run = run
+
+  def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
+    chunks = {doc: self._chunk_ids(doc) for doc in dict.fromkeys(documents)}
+    ends = {s: self.tokenizer(f"</s>{s}").input_ids for s in dict.fromkeys(sentences)}
+    sequences, owners = [], []
+    for i, (doc, sentence) in enumerate(zip(documents, sentences, strict=True)):
+      room = WINDOW - len(ends[sentence])
+      if room > 0:
+        sequences += [ids[:room] + ends[sentence] for ids in chunks[doc]]
+        owners += [i] * len(chunks[doc])
+    results = batching.bucketed(
+      sequences,
+      lambda tokens, lengths: self._run(self._state, tokens, lengths),
+      buckets=BUCKETS,
+      tokens_per_batch=self.tokens_per_batch,
+    )
+    return base.best(len(documents), owners, results)
+
+  def _chunk_ids(self, document: str) -> list[list[int]]:
+    texts = [f"predict: {chunk}" for chunk in chunking.word_chunks(document, CHUNK_WORDS)]
+    return self.tokenizer(texts, add_special_tokens=False).input_ids
+
+
+def load(path: str | None = None, *, tokens_per_batch: int = 4096) -> MiniCheckT5:
+  """Reads a folder as it is published: config.json, tokenizer and weights.
+
+  Args:
+    path: the folder.
+    tokens_per_batch: what one call of the model reads.
+  """
+  folder = base.checkpoint_folder(MiniCheckT5.name, path)
+  config = t5.T5Config.from_dict(json.loads((folder / "config.json").read_text()))
+  if config.vocab_size <= SUPPORTED:
+    raise UserError(f"{folder} has {config.vocab_size} ids; MiniCheck answers with id {SUPPORTED}")
+  model = t5.from_weights(config, weights.read(folder))
+  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+  return MiniCheckT5(model, tokenizer, base.file_hash(*weights.files(folder)), tokens_per_batch)
