@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from asc_jax.types import UserError
@@ -58,7 +58,7 @@ def path_name(path: tuple[Any, ...]) -> str:
   return "/".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path)
 
 
-def spec(name: str, shape: tuple[int, ...], mesh: Mesh) -> P:
+def spec(name: str, shape: tuple[int, ...], mesh: Mesh | AbstractMesh) -> P:
   """Where the parameter of this path lies.
 
   A dimension that an axis does not divide is kept whole on that axis.
@@ -113,9 +113,30 @@ def batch_shards() -> int:
 
 def split_batch(x: jax.Array) -> jax.Array:
   """Keeps activations [B, ...] split by question, under `jax.set_mesh`."""
-  if x.shape[0] % batch_shards() or jax.sharding.get_abstract_mesh().empty:
+  mesh = jax.sharding.get_abstract_mesh()
+  if mesh.empty or x.shape[0] % batch_shards():
     return x
   return jax.lax.with_sharding_constraint(x, P(BATCH))
+
+
+def gathered(params: Any, dtype: str) -> Any:
+  """Parameters (of one layer, not stacked) whole over fsdp, matrices in the compute type.
+
+  Under `jax.set_mesh` the weights, already cast, then travel to the questions instead
+  of the other way round, and their gradients come back split as the parameters are.
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+
+  def gather(path, x):
+    name = path_name(path)
+    at_rest = spec(name, x.shape, mesh)
+    in_use = P(*(None if axis == "fsdp" else axis for axis in at_rest))
+    x = jax.lax.with_sharding_constraint(x, at_rest)
+    if name.endswith(("kernel", "embedding", "lora_a", "lora_b")):
+      x = x.astype(dtype)
+    return jax.lax.with_sharding_constraint(x, in_use)
+
+  return params if mesh.empty else jax.tree_util.tree_map_with_path(gather, params)
 
 
 def batch_spec(mesh: Mesh) -> NamedSharding:

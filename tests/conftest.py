@@ -17,6 +17,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import jax
 import pytest
+from jax.experimental import topologies
+
+from asc_jax import sharding
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -30,3 +33,14 @@ def shared() -> pathlib.Path:
   if not path.is_dir():
     pytest.skip(f"needs the public corpora in {path}, which is no folder here")
   return path
+
+
+@pytest.fixture(scope="session")
+def tpu_mesh() -> jax.sharding.Mesh:
+  """Eight v5p chips as data = fsdp = tensor = 2, to compile for; none is needed."""
+  # libtpu would ask the cloud what machine this is.
+  os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+  os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+  pytest.importorskip("libtpu", reason="needs the package libtpu, TPU's compiler")
+  topology = topologies.get_topology_desc(platform="tpu", topology_name="v5p:2x2x2")
+  return sharding.make_mesh(2, 2, 2, topology.devices)

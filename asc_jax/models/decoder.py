@@ -206,18 +206,32 @@ def _stacked(state: DecoderState) -> dict[str, Any]:
   return join(blocks, state.adapter["blocks"])
 
 
-def _scan(state: DecoderState, body, carry, xs):
-  """Runs `body(block, index, carry, x)` over the repeats; recomputes it backwards."""
+def _scan(state: DecoderState, body, carry, xs, *, gather: bool = True):
+  """Runs `body(block, index, carry, x)` over the repeats; recomputes it backwards.
+
+  `gather`: weights are made whole over fsdp before use, right for many tokens. While
+  decoding it is cheaper to leave the compiler to move the few activations.
+  """
   config = state.config
   graph = _graph(config, state.lora)
 
   def step(carry, inputs):
     params, index, x = inputs
+    if gather:
+      params = sharding.gathered(params, config.dtype)
+      carry = jax.tree.map(sharding.split_batch, carry)
     return body(nnx.merge(graph, params), index, carry, x)
 
   if config.remat == "block":
     step = jax.checkpoint(step, prevent_cse=False)
   return jax.lax.scan(step, carry, (_stacked(state), jnp.arange(config.repeats), xs))
+
+
+def _gathered(state: DecoderState) -> DecoderState:
+  """Embedding and head whole over fsdp, as `_scan` does to the layers."""
+  outer = {name: node for name, node in state.params.items() if name != "blocks"}
+  outer = sharding.gathered(outer, state.config.dtype)
+  return dataclasses.replace(state, params=state.params | outer)
 
 
 def _embed(state: DecoderState, tokens: jax.Array) -> jax.Array:
@@ -253,7 +267,7 @@ def prefill(state: DecoderState, tokens: jax.Array, lengths: jax.Array) -> Prefi
   def body(block, index, x, _):
     return _prefill_block(config, block, index, x, lengths)
 
-  _, layers = _scan(state, body, _embed(state, tokens)[:, None], None)
+  _, layers = _scan(state, body, _embed(_gathered(state), tokens)[:, None], None)
   return Prefix(layers, lengths - 1)
 
 
@@ -303,7 +317,9 @@ def extend(state: DecoderState, prefix: Prefix, tokens: jax.Array, offset, cache
       x = layer.extend(x, memory[name], prefix.lengths, offset, store)
     return (x, cache), None
 
-  (x, cache), _ = _scan(state, body, (_embed(state, tokens), cache), prefix.layers)
+  state = state if cache is not None else _gathered(state)
+  carry = (_embed(state, tokens), cache)
+  (x, cache), _ = _scan(state, body, carry, prefix.layers, gather=cache is None)
   return _final_norm(state, x), cache
 
 
@@ -344,6 +360,7 @@ def answer_log_probs(
       y = layer.extend(y, memory[name], lengths - 1, 0, lambda own: own)
     return (x, y), None
 
+  state = _gathered(state)
   carry = (_embed(state, tokens)[:, None], _embed(state, inputs))
   (_, y), _ = _scan(state, body, carry, None)
   return log_probs(state, _final_norm(state, y), answers, temperature=temperature, chunk=chunk)
@@ -366,6 +383,7 @@ def log_probs(
 ) -> jax.Array:
   """float32[B, G, T] of targets [B, G, T]; at most about `chunk` positions' logits exist at once."""
   batch, groups, length, width = hidden.shape
+  state = _gathered(state)
   step = max(1, min(length, chunk * sharding.batch_shards() // (batch * groups)))
   padding = -length % step
   hidden = jnp.pad(hidden, ((0, 0), (0, 0), (0, padding), (0, 0)))
