@@ -33,7 +33,16 @@ RULES: tuple[tuple[str, P], ...] = (
   (r"(q|k|v|gate|up)_proj/lora_b", P(None, "tensor")),  # [r, out]
   (r"(o|down)_proj/lora_a", P("tensor", None)),  # [in, r]
   (r"(o|down)_proj/lora_b", P(None, "fsdp")),  # [r, D]
+  (r"in_proj_(qkv|z|b|a)/kernel", P("fsdp", "tensor")),  # [D, out]
+  (r"out_proj/kernel", P("tensor", "fsdp")),  # [in, D]
+  (r"in_proj_(qkv|z|b|a)/lora_a", P("fsdp", None)),  # [D, r]
+  (r"in_proj_(qkv|z|b|a)/lora_b", P(None, "tensor")),  # [r, out]
+  (r"out_proj/lora_a", P("tensor", None)),  # [in, r]
+  (r"out_proj/lora_b", P(None, "fsdp")),  # [r, D]
+  (r"conv/weight", P("tensor", None, None)),  # [C, 1, W]
+  (r"delta/(dt_bias|a_log)", P(None)),
   (r"\w*norm/scale", P(None)),
+  (r"layer_scale", P(None)),
 )
 
 

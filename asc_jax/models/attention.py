@@ -31,8 +31,10 @@ from asc_jax import sharding
 BLOCK = 128  # queries a block on CPUs; sequences are padded to it on TPUs
 
 
-def attend(q, own, prefix, lengths, offset, *, backend: str) -> jax.Array:
-  """softmax(q k / sqrt(H)) v over the prefix and the row so far, [B, K, G, R, T, H].
+def attend(
+  q, own, prefix, lengths, offset, *, backend: str, scale: float | None = None, window=None
+) -> jax.Array:
+  """softmax(scale q k) v over the prefix and the row so far, [B, K, G, R, T, H].
 
   Args:
     q: queries, see the letters above.
@@ -41,20 +43,24 @@ def attend(q, own, prefix, lengths, offset, *, backend: str) -> jax.Array:
     lengths: int32[B], real tokens of the prefix.
     offset: 0, or a traced int32 while decoding.
     backend: one of the four above, or "auto" to pick by platform.
+    scale: None: H ** -0.5.
+    window: places that a query sees, its own included; None: all.
   """
   if backend == "auto":
     backend = {"tpu": "splash", "gpu": "cudnn"}.get(sharding.platform(), "blockwise")
   if backend == "cudnn" and q.dtype == jnp.float32:
     backend = "blockwise"  # cuDNN's kernels take 16-bit types only
-  q = q * q.shape[-1] ** -0.5
+  q = q * (q.shape[-1] ** -0.5 if scale is None else scale)
   if not isinstance(offset, int) or backend == "reference":
-    return _two_parts(q, own, prefix, lengths, offset)
-  return {"blockwise": _blockwise, "splash": _splash, "cudnn": _cudnn}[backend](
-    q, own, prefix, lengths
-  )
+    return _two_parts(q, own, prefix, lengths, offset, window)
+  # How far a window reaches into the prefix depends on its length, which the kernels'
+  # static masks cannot hold.
+  if backend == "blockwise" or window is not None:
+    return _blockwise(q, own, prefix, lengths, window)
+  return (_splash if backend == "splash" else _cudnn)(q, own, prefix, lengths)
 
 
-def _two_parts(q, own, prefix, lengths, offset) -> jax.Array:
+def _two_parts(q, own, prefix, lengths, offset, window=None) -> jax.Array:
   """One softmax over prefix and own keys without putting them side by side."""
   batch, heads, groups, rep, length, _ = q.shape
   dots = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
@@ -64,7 +70,10 @@ def _two_parts(q, own, prefix, lengths, offset) -> jax.Array:
 
   scores = dots("bkgrth,bkgmh->bkgrtm", q, own.k)
   places = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 5)
-  seen = places <= offset + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 4)
+  here = offset + jax.lax.broadcasted_iota(jnp.int32, scores.shape, 4)
+  seen = places <= here
+  if window is not None:
+    seen &= places > here - window
   scores = jnp.where(seen, scores, -jnp.inf)
   top = scores.max(axis=-1, keepdims=True)
   if prefix is not None:
@@ -72,6 +81,11 @@ def _two_parts(q, own, prefix, lengths, offset) -> jax.Array:
     places = jax.lax.broadcasted_iota(jnp.int32, shared.shape, 3)
     shared = jnp.where(places < lengths[:, None, None, None], shared, -jnp.inf)
     shared = shared.reshape(*scores.shape[:-1], -1)  # [B, K, G, R, T, P]
+    if window is not None:
+      places = jax.lax.broadcasted_iota(jnp.int32, shared.shape, 5)
+      here = offset + jax.lax.broadcasted_iota(jnp.int32, shared.shape, 4)
+      here += lengths.reshape(-1, 1, 1, 1, 1, 1)
+      shared = jnp.where(places > here - window, shared, -jnp.inf)
     top = jnp.maximum(top, shared.max(axis=-1, keepdims=True))
   top = jax.lax.stop_gradient(top)
   scores = jnp.exp(scores - top)
@@ -84,12 +98,13 @@ def _two_parts(q, own, prefix, lengths, offset) -> jax.Array:
   return (y / total).astype(q.dtype)
 
 
-def _blockwise(q, own, prefix, lengths) -> jax.Array:
+def _blockwise(q, own, prefix, lengths, window=None) -> jax.Array:
   length = q.shape[4]
   blocks = []
   for start in range(0, length, BLOCK):
     end = min(start + BLOCK, length)
-    block = jax.checkpoint(functools.partial(_two_parts, offset=start), prevent_cse=False)
+    part = functools.partial(_two_parts, offset=start, window=window)
+    block = jax.checkpoint(part, prevent_cse=False)
     below = jax.tree.map(lambda x, end=end: x[:, :, :, :end], own)
     blocks.append(block(q[:, :, :, :, start:end], below, prefix, lengths))
   return jnp.concatenate(blocks, axis=4)

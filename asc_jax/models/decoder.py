@@ -36,7 +36,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from asc_jax import sharding
-from asc_jax.models.layers import KV, MLP, Attention, AttentionConfig, RMSNorm, rms_norm
+from asc_jax.models.blocks import Block, Cell, Memory, room
+from asc_jax.models.delta_net import DeltaConfig
+from asc_jax.models.layers import AttentionConfig, rms_norm
 from asc_jax.models.lora import LoraConfig
 
 
@@ -51,7 +53,13 @@ class DecoderConfig:
     mlp_width: F, hidden width of the MLP.
     num_layers: layers in all; a multiple of len(group).
     group: the repeating group of layers.
+    norms: the norms of a layer, of attn_norm, attn_post_norm, mlp_norm, mlp_post_norm.
     norm_eps: epsilon of every RMS norm.
+    norm_offset: norms multiply by this plus their scale (1 for Qwen3.5).
+    activation: of the MLP's gate, "silu" or "gelu_tanh".
+    layer_scale: each layer's output is times a constant of the checkpoint (Gemma 4).
+    embed_scale: embeddings are times this (Gemma).
+    softcap: logits are softcap * tanh(logits / softcap), or as they are for None.
     tied: logits come from the embedding.
     dtype: compute type; logits, norms and softmaxes are float32 always.
     attention: backend, see attention.attend.
@@ -63,8 +71,14 @@ class DecoderConfig:
   width: int
   mlp_width: int
   num_layers: int
-  group: tuple[AttentionConfig, ...]
+  group: tuple[AttentionConfig | DeltaConfig, ...]
+  norms: tuple[str, ...] = ("attn_norm", "mlp_norm")
   norm_eps: float = 1e-5
+  norm_offset: float = 0.0
+  activation: str = "silu"
+  layer_scale: bool = False
+  embed_scale: float = 1.0
+  softcap: float | None = None
   tied: bool = False
   dtype: str = "float32"
   attention: str = "auto"
@@ -73,50 +87,6 @@ class DecoderConfig:
   @property
   def repeats(self) -> int:
     return self.num_layers // len(self.group)
-
-
-class Layer(nnx.Module):
-  """Pre-norm attention, then a pre-norm MLP."""
-
-  def __init__(self, config: DecoderConfig, kind: AttentionConfig, *, lora, rngs):
-    self.backend = config.attention
-    self.attn_norm = RMSNorm(config.width, config.norm_eps)
-    self.attn = Attention(config.width, kind, eps=config.norm_eps, lora=lora, rngs=rngs)
-    self.mlp_norm = RMSNorm(config.width, config.norm_eps)
-    self.mlp = MLP(config.width, config.mlp_width, lora=lora, rngs=rngs)
-
-  def prefill(self, x, lengths, skip):
-    """x [B, 1, P, D] -> (x, KV [B, K, P, H]); `skip`: only K and V are needed."""
-    positions = jax.lax.broadcasted_iota(jnp.int32, (x.shape[0], x.shape[2]), 1)
-    h = self.attn_norm(x)
-    own = self.attn.keys_values(h, positions)
-
-    def rest():
-      y = x + self.attn(h, positions, own, None, lengths, 0, self.backend)
-      return y + self.mlp(self.mlp_norm(y))
-
-    x = jax.lax.cond(skip, lambda: x, rest)
-    return x, KV(own.k[:, :, 0], own.v[:, :, 0])
-
-  def extend(self, x, prefix: KV, lengths, offset, store):
-    """x [B, G, T, D] -> x; `store` keeps new keys and values and returns all so far."""
-    positions = lengths[:, None] + (offset + jnp.arange(x.shape[2]))[None]  # [B, T]
-    h = self.attn_norm(x)
-    own = store(self.attn.keys_values(h, positions))
-    x = x + self.attn(h, positions, own, prefix, lengths, offset, self.backend)
-    return x + self.mlp(self.mlp_norm(x))
-
-
-class Block(nnx.Module):
-  """One repeating group of layers, as attributes layer_0, layer_1, ..."""
-
-  def __init__(self, config: DecoderConfig, lora: LoraConfig | None, *, rngs: nnx.Rngs):
-    for i, kind in enumerate(config.group):
-      setattr(self, f"layer_{i}", Layer(config, kind, lora=lora, rngs=rngs))
-
-  def layers(self):
-    names = sorted((n for n in vars(self) if n.startswith("layer_")), key=lambda n: int(n[6:]))
-    return [(name, getattr(self, name)) for name in names]
 
 
 @functools.lru_cache(maxsize=64)
@@ -160,7 +130,7 @@ class DecoderState:
 class Prefix(NamedTuple):
   """What `extend` needs of the prompts; leading axis L of each array is the repeats."""
 
-  layers: dict[str, KV]  # layer_0: K and V [L, B, K, P, H]
+  layers: dict[str, Memory]  # layer_0: K and V [L, B, K, P, H]
   lengths: jax.Array  # int32[B], tokens of the prefix: the prompt's but the last
 
 
@@ -170,7 +140,7 @@ def init(config: DecoderConfig, key: jax.Array, lora: LoraConfig | None = None) 
   params: dict[str, Any] = {
     "embed": {"embedding": jax.random.normal(embed_key, (config.vocab_size, config.width)) * 0.02},
     "blocks": _init_blocks(config, None, blocks_key, nnx.Param),
-    "final_norm": {"scale": jnp.ones((config.width,))},
+    "final_norm": {"scale": jnp.full((config.width,), 1.0 - config.norm_offset)},
   }
   if not config.tied:
     kernel = jax.random.normal(head_key, (config.width, config.vocab_size))
@@ -235,11 +205,13 @@ def _gathered(state: DecoderState) -> DecoderState:
 
 
 def _embed(state: DecoderState, tokens: jax.Array) -> jax.Array:
-  return state.params["embed"]["embedding"][tokens].astype(state.config.dtype)
+  x = state.params["embed"]["embedding"][tokens].astype(state.config.dtype)
+  return x * jnp.asarray(state.config.embed_scale, x.dtype)
 
 
 def _final_norm(state: DecoderState, x: jax.Array) -> jax.Array:
-  return rms_norm(x, state.params["final_norm"]["scale"], state.config.norm_eps)
+  config = state.config
+  return rms_norm(x, state.params["final_norm"]["scale"], config.norm_eps, config.norm_offset)
 
 
 def _prefill_block(config, block, index, x, lengths):
@@ -271,14 +243,12 @@ def prefill(state: DecoderState, tokens: jax.Array, lengths: jax.Array) -> Prefi
   return Prefix(layers, lengths - 1)
 
 
-def init_cache(state: DecoderState, prefix: Prefix, groups: int, max_tokens: int) -> dict[str, KV]:
-  """Room for the keys and values of G answers: layer_0: [L, B, K, G, T, H], ..."""
+def init_cache(
+  state: DecoderState, prefix: Prefix, groups: int, max_tokens: int
+) -> dict[str, Memory]:
+  """Room for what G answers add: keys and values [L, B, K, G, T, H], or their states."""
 
-  def room(x):
-    repeats, batch, heads, _, width = x.shape
-    return jnp.zeros((repeats, batch, heads, groups, max_tokens, width), x.dtype)
-
-  return jax.tree.map(room, prefix.layers)
+  return {name: room(memory, groups, max_tokens) for name, memory in prefix.layers.items()}
 
 
 def extend(state: DecoderState, prefix: Prefix, tokens: jax.Array, offset, cache=None):
@@ -300,22 +270,11 @@ def extend(state: DecoderState, prefix: Prefix, tokens: jax.Array, offset, cache
 
   def body(block, index, carry, memory):
     x, cache = carry
+    cells = {}
     for name, layer in block.layers():
-
-      def store(new, name=name):
-        nonlocal cache
-        if cache is None:
-          return new
-        room = jax.tree.map(
-          lambda c, n: jax.lax.dynamic_update_slice(c, n[None], (index, 0, 0, 0, offset, 0)),
-          cache[name],
-          new,
-        )
-        cache = cache | {name: room}
-        return jax.tree.map(lambda c: c[index], room)
-
-      x = layer.extend(x, memory[name], prefix.lengths, offset, store)
-    return (x, cache), None
+      cells[name] = Cell(None if cache is None else cache[name], index, offset)
+      x = layer.extend(x, memory[name], prefix.lengths, offset, cells[name])
+    return (x, cache and {name: cell.cache for name, cell in cells.items()}), None
 
   state = state if cache is not None else _gathered(state)
   carry = (_embed(state, tokens), cache)
@@ -357,7 +316,7 @@ def answer_log_probs(
     x, y = carry
     x, memory = _prefill_block(config, block, index, x, lengths)
     for name, layer in block.layers():
-      y = layer.extend(y, memory[name], lengths - 1, 0, lambda own: own)
+      y = layer.extend(y, memory[name], lengths - 1, 0, Cell(None, index, 0))
     return (x, y), None
 
   state = _gathered(state)
@@ -373,9 +332,11 @@ def logits(state: DecoderState, hidden: jax.Array) -> jax.Array:
   else:
     weight, axis = state.params["head"]["kernel"], 0
   dims = (((hidden.ndim - 1,), (axis,)), ((), ()))
-  return jax.lax.dot_general(
+  scores = jax.lax.dot_general(
     hidden, weight.astype(hidden.dtype), dims, preferred_element_type=jnp.float32
   )
+  cap = state.config.softcap
+  return scores if cap is None else cap * jnp.tanh(scores / cap)
 
 
 def log_probs(

@@ -1,25 +1,18 @@
-"""Model families: a checkpoint's config.json and tensor names, in the decoder's terms.
-
-A family is a function from config.json to a `DecoderConfig`, a table of names and the
-tensors that are skipped. docs/adding_a_model.md shows how to add one.
-"""
+"""A checkpoint's config.json and tensor names, in the decoder's terms."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from asc_jax.models import decoder
-from asc_jax.models.layers import AttentionConfig, Rope
+from asc_jax.models.architectures import FAMILIES, Fields
 from asc_jax.sharding import path_name
 from asc_jax.types import UserError
-
-Raw = Mapping[str, Any]  # config.json
 
 
 class Leaf(NamedTuple):
@@ -45,193 +38,7 @@ class Leaf(NamedTuple):
   tensor_shape: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Family:
-  """One architecture.
-
-  Attributes:
-    config: fields of `DecoderConfig` that config.json gives.
-    layer: {parameter path within a layer: tensor name within a layer}.
-    top: {parameter path: tensor name} of what is outside the layers.
-    prefix: tensor name of layer {}.
-    skip: patterns of tensors that the decoder does not need.
-    rows: for tensors that several parameters share: a function of the config to
-      {parameter path within a layer: row numbers}.
-  """
-
-  config: Callable[[_Fields], dict[str, Any]]
-  layer: Mapping[str, str]
-  top: Mapping[str, str]
-  prefix: str = "model.layers.{}."
-  skip: tuple[str, ...] = ()
-  rows: Callable[[decoder.DecoderConfig], dict[str, np.ndarray]] | None = None
-
-
-class _Fields:
-  """config.json with errors that name the file and the field."""
-
-  def __init__(self, raw: Raw, where: str):
-    self.raw = raw
-    self.where = where
-
-  def __getitem__(self, name: str) -> Any:
-    value = self.raw.get(name)
-    if value is None:
-      raise UserError(f"{self.where} lacks {name}; give the checkpoint's own config.json")
-    return value
-
-  def get(self, name: str, default: Any = None) -> Any:
-    value = self.raw.get(name)
-    return default if value is None else value
-
-  def require(self, name: str, wanted: Any) -> None:
-    """The decoder implements one value of this field only."""
-    value = self.get(name, wanted)
-    if value != wanted:
-      raise UserError(f"{self.where}: {name}={value!r} is not supported, only {wanted!r}")
-
-
-def _rope(fields: _Fields) -> Rope:
-  scaling = dict(fields.get("rope_parameters") or fields.get("rope_scaling") or {})
-  theta = float(scaling.get("rope_theta", fields.get("rope_theta", 10_000.0)))
-  kind = scaling.get("rope_type", scaling.get("type", "default"))
-  try:
-    # Dynamic scaling changes nothing within max_position_embeddings, the most we run.
-    if kind in ("default", "dynamic"):
-      return Rope(theta)
-    if kind == "llama3":
-      low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
-      original = int(scaling["original_max_position_embeddings"])
-      return Rope(theta, llama3=(float(scaling["factor"]), low, high, original))
-    if kind == "linear":
-      return Rope(theta, divisors=(float(scaling["factor"]),))
-    one_table = kind == "longrope" and scaling["short_factor"] == scaling["long_factor"]
-    if one_table and scaling.get("attention_factor") == 1.0:
-      return Rope(theta, divisors=tuple(map(float, scaling["long_factor"])))
-  except KeyError as error:
-    raise UserError(f"{fields.where}: rope scaling {kind!r} lacks {error}") from error
-  raise UserError(
-    f"{fields.where}: rope_type {kind!r} is not supported "
-    "(supported: default, dynamic, linear, llama3, longrope with one table)"
-  )
-
-
-def _common(fields: _Fields, attention: AttentionConfig) -> dict[str, Any]:
-  return {
-    "vocab_size": fields["vocab_size"],
-    "width": fields["hidden_size"],
-    "mlp_width": fields["intermediate_size"],
-    "num_layers": fields["num_hidden_layers"],
-    "group": (attention,),
-    "norm_eps": float(fields["rms_norm_eps"]),
-    "tied": bool(fields.get("tie_word_embeddings", False)),
-  }
-
-
-def _attention(fields: _Fields, **parts: Any) -> AttentionConfig:
-  heads = fields["num_attention_heads"]
-  return AttentionConfig(
-    heads=heads,
-    kv_heads=fields.get("num_key_value_heads", heads),
-    head_dim=fields.get("head_dim", fields["hidden_size"] // heads),
-    rope=_rope(fields),
-    **parts,
-  )
-
-
-def _llama(fields: _Fields) -> dict[str, Any]:
-  fields.require("hidden_act", "silu")
-  fields.require("attention_bias", False)
-  fields.require("mlp_bias", False)
-  return _common(fields, _attention(fields))
-
-
-def _qwen2(fields: _Fields) -> dict[str, Any]:
-  fields.require("hidden_act", "silu")
-  fields.require("use_sliding_window", False)
-  return _common(fields, _attention(fields, qkv_bias=True))
-
-
-def _qwen3(fields: _Fields) -> dict[str, Any]:
-  fields.require("hidden_act", "silu")
-  fields.require("attention_bias", False)
-  fields.require("use_sliding_window", False)
-  return _common(fields, _attention(fields, qk_norm="head"))
-
-
-_TOP = {
-  "embed/embedding": "model.embed_tokens.weight",
-  "final_norm/scale": "model.norm.weight",
-  "head/kernel": "lm_head.weight",
-}
-_LAYER = {
-  "attn_norm/scale": "input_layernorm.weight",
-  "mlp_norm/scale": "post_attention_layernorm.weight",
-  "attn/q_norm/scale": "self_attn.q_norm.weight",
-  "attn/k_norm/scale": "self_attn.k_norm.weight",
-} | {
-  f"{part}/{name}/{ours}": f"{theirs}.{name}.{suffix}"
-  for part, theirs, names in (
-    ("attn", "self_attn", ("q_proj", "k_proj", "v_proj", "o_proj")),
-    ("mlp", "mlp", ("gate_proj", "up_proj", "down_proj")),
-  )
-  for name in names
-  for ours, suffix in (("kernel", "weight"), ("bias", "bias"))
-}
-# Buffers that old checkpoints carry; they follow from the config.
-_BUFFERS = (r".*rotary_emb\.inv_freq",)
-
-
-def _internlm2(fields: _Fields) -> dict[str, Any]:
-  fields.require("hidden_act", "silu")
-  fields.require("bias", False)
-  return _common(fields, _attention(fields))
-
-
-def _internlm2_rows(config: decoder.DecoderConfig) -> dict[str, np.ndarray]:
-  """Rows of wqkv: for each key head its query heads, then the key, then the value."""
-  attention = config.group[0]
-  heads, repeat = attention.kv_heads, attention.heads // attention.kv_heads
-  shape = (heads, repeat + 2, attention.head_dim)
-  rows = np.arange(np.prod(shape)).reshape(shape)
-  return {
-    "attn/q_proj/kernel": rows[:, :repeat].reshape(-1),
-    "attn/k_proj/kernel": rows[:, repeat].reshape(-1),
-    "attn/v_proj/kernel": rows[:, repeat + 1].reshape(-1),
-  }
-
-
-_INTERNLM2 = Family(
-  _internlm2,
-  layer={
-    "attn_norm/scale": "attention_norm.weight",
-    "attn/q_proj/kernel": "attention.wqkv.weight",
-    "attn/k_proj/kernel": "attention.wqkv.weight",
-    "attn/v_proj/kernel": "attention.wqkv.weight",
-    "attn/o_proj/kernel": "attention.wo.weight",
-    "mlp_norm/scale": "ffn_norm.weight",
-    "mlp/gate_proj/kernel": "feed_forward.w1.weight",
-    "mlp/up_proj/kernel": "feed_forward.w3.weight",
-    "mlp/down_proj/kernel": "feed_forward.w2.weight",
-  },
-  top={
-    "embed/embedding": "model.tok_embeddings.weight",
-    "final_norm/scale": "model.norm.weight",
-    "head/kernel": "output.weight",
-  },
-  skip=_BUFFERS,
-  rows=_internlm2_rows,
-)
-
-FAMILIES: dict[str, Family] = {
-  "internlm2": _INTERNLM2,
-  "llama": Family(_llama, _LAYER, _TOP, skip=_BUFFERS),
-  "qwen2": Family(_qwen2, _LAYER, _TOP, skip=_BUFFERS),
-  "qwen3": Family(_qwen3, _LAYER, _TOP, skip=_BUFFERS),
-}
-
-
-def parse(raw: Raw, where: str, **compute: Any) -> decoder.DecoderConfig:
+def parse(raw: Mapping[str, Any], where: str, **compute: Any) -> decoder.DecoderConfig:
   """The decoder that a config.json describes.
 
   Args:
@@ -251,7 +58,7 @@ def parse(raw: Raw, where: str, **compute: Any) -> decoder.DecoderConfig:
     raise UserError(
       f"{where}: quantised weights are not supported; take the unquantised checkpoint"
     )
-  fields = FAMILIES[family].config(_Fields(raw, where))
+  fields = FAMILIES[family].config(Fields(raw, where))
   return decoder.DecoderConfig(family=family, **fields, **compute)
 
 

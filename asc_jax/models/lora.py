@@ -12,6 +12,7 @@ import dataclasses
 from asc_jax.types import UserError
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+DELTA_PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +22,8 @@ class LoraConfig:
   Attributes:
     rank: inner width r.
     alpha: the adapter's output is scaled by alpha / rank.
-    targets: names of projections, of `PROJECTIONS`.
+    targets: names of projections, of `PROJECTIONS` and `DELTA_PROJECTIONS`; those that
+      a model lacks are passed over.
   """
 
   rank: int
@@ -30,9 +32,9 @@ class LoraConfig:
 
   def __post_init__(self):
     for name in self.targets:
-      if name not in PROJECTIONS:
+      if name not in PROJECTIONS + DELTA_PROJECTIONS:
         raise UserError(
-          f"model.lora.targets names {name!r}, which takes no adapter; choose among {', '.join(PROJECTIONS)}"
+          f"model.lora.targets names {name!r}, which takes no adapter; choose among {', '.join(PROJECTIONS + DELTA_PROJECTIONS)}"
         )
 
   @property

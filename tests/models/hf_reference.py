@@ -4,9 +4,12 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
   AutoModelForCausalLM,
+  Gemma4TextConfig,
   LlamaConfig,
+  Olmo2Config,
   PreTrainedTokenizerFast,
   Qwen2Config,
+  Qwen3_5TextConfig,
   Qwen3Config,
 )
 
@@ -47,6 +50,38 @@ CONFIGS = {
     **_sizes(num_attention_heads=9, num_key_value_heads=3, hidden_size=72, tie_word_embeddings=True)
   ),
   "qwen2": lambda: Qwen2Config(**_sizes(tie_word_embeddings=True)),
+  "olmo2": lambda: Olmo2Config(**_sizes(tie_word_embeddings=False)),
+  "qwen3_5": lambda: Qwen3_5TextConfig(
+    **_sizes(
+      num_hidden_layers=8,
+      head_dim=24,
+      rope_parameters={
+        "rope_type": "default",
+        "rope_theta": 10_000.0,
+        "partial_rotary_factor": 0.25,
+        "mrope_section": [1, 1, 1],
+      },
+      linear_num_key_heads=2,
+      linear_num_value_heads=6,
+      linear_key_head_dim=16,
+      linear_value_head_dim=10,
+      tie_word_embeddings=False,
+    )
+  ),
+  "gemma4": lambda: Gemma4TextConfig(
+    **_sizes(
+      num_hidden_layers=6,
+      head_dim=12,
+      global_head_dim=32,
+      num_global_key_value_heads=1,
+      attention_k_eq_v=True,
+      hidden_size_per_layer_input=0,
+      sliding_window=6,
+      final_logit_softcapping=30.0,
+      rope_parameters=None,
+      tie_word_embeddings=True,
+    )
+  ),
   "qwen3": lambda: Qwen3Config(**_sizes(head_dim=20, tie_word_embeddings=False)),
 }
 
@@ -57,8 +92,10 @@ def redraw(model, seed=0):
   with torch.no_grad():
     for name, tensor in model.state_dict().items():
       values = torch.randn(tensor.shape, generator=generator)
-      if "norm" in name:
+      if "norm" in name or "layer_scalar" in name:
         values = 1 + 0.3 * values
+      elif "A_log" in name or "conv1d" in name:
+        values = 0.5 * values
       elif tensor.ndim == 2 and "embed" not in name:
         values = values * 1.3 * tensor.shape[1] ** -0.5
       tensor.copy_(values)
