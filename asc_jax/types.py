@@ -11,13 +11,9 @@ text/ and data/ import it on machines that have none.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-  import jax
-  import numpy as np
-
-  Array = jax.Array | np.ndarray
+Array: TypeAlias = Any  # a jax.Array on the device, a np.ndarray on the host
 
 
 class UserError(Exception):

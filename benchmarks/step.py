@@ -110,8 +110,12 @@ def main() -> None:
   )
   generation = timed(lambda: draw(reference, prompts, jax.random.key(2)), args.runs)
   batch = batch_of(prompts, draw(reference, prompts, jax.random.key(2)), jax.random.key(3))
-  scored = timed(lambda: update.log_probs(reference, batch, settings), args.runs)
-  batch = batch._replace(ref_logps=update.log_probs(reference, batch, settings))
+  scored = timed(
+    lambda: update.log_probs(reference, batch.prompts, batch.rollout.tokens, settings), args.runs
+  )
+  batch = batch._replace(
+    ref_logps=update.log_probs(reference, batch.prompts, batch.rollout.tokens, settings)
+  )
   step = update.make_update(optimizer, schedule, settings).lower(train, batch).compile()
   seconds = []
   for _ in range(args.runs + 1):

@@ -81,7 +81,8 @@ class Evaluator:
     config, sampling = self.config, self.sampling
     prompt = rollouts.batch_prompts(filled, config.data.prompt_buckets)
     key = jax.random.key(config.seed)
-    drawn = sampler.sample(model, sharding.spread_questions(prompt, self.mesh), key, sampling)
+    with jax.set_mesh(self.mesh):
+      drawn = sampler.sample(model, sharding.spread_questions(prompt, self.mesh), key, sampling)
     host = Rollout(*map(np.asarray, drawn))
     found = rollouts.read_answers(self.tokenizer, group, host, config.text)
     bucket = rollouts.sentence_bucket(max(len(a.spans) for row in found for a in row))

@@ -21,6 +21,9 @@ from absl import logging
 from asc_jax.sharding import path_name
 from asc_jax.types import UserError
 
+# What orbax writes into a step's folder when all else is there.
+COMMIT_MARKERS = ("_CHECKPOINT_METADATA", "commit_success.txt")
+
 # Fields that a resumed run may change without changing its trajectory.
 HARMLESS = (
     "eval.", "mesh.", "train.allow_config_change", "train.checkpoint_every",
@@ -67,6 +70,10 @@ class Checkpoints:
     self._remove_incomplete()
     self._manager = ocp.CheckpointManager(
       self.folder,
+      item_handlers={  # named here, so that a fresh process can read the metadata
+        "state": ocp.StandardCheckpointHandler(),
+        "meta": ocp.JsonCheckpointHandler(),
+      },
       options=ocp.CheckpointManagerOptions(
         max_to_keep=keep, create=True, cleanup_tmp_directories=True
       ),
@@ -75,7 +82,7 @@ class Checkpoints:
   def _remove_incomplete(self):
     """A step whose commit marker is missing was not saved, whatever its name says."""
     for step in sorted(self.folder.glob("[0-9]*")):
-      if step.name.isdigit() and not (step / "_CHECKPOINT_METADATA").exists():
+      if step.name.isdigit() and not all((step / name).exists() for name in COMMIT_MARKERS):
         logging.warning("checkpoint %s is incomplete; it is removed and the step runs again", step)
         if jax.process_index() == 0:
           shutil.rmtree(step)

@@ -53,7 +53,8 @@ def prepare(
   Raises:
     UserError: no question is left.
   """
-  data, questions, counts = config.data, [], Counter()
+  data, questions = config.data, []
+  counts: Counter[str] = Counter()
   longest = data.prompt_buckets[-1]
   for example in examples:
     prompt = prompts.question_prompt(

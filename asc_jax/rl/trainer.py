@@ -24,7 +24,7 @@ from asc_jax import config as config_lib
 from asc_jax.data import corpora, pipeline, splits
 from asc_jax.models import checkpoints, decoder, lora
 from asc_jax.rl import checkpointing, logs, rollouts, sampler, update
-from asc_jax.text import prompts, refusals
+from asc_jax.text import copying, prompts, refusals
 from asc_jax.types import Batch, Rollout, UserError, Weighted
 
 
@@ -63,7 +63,7 @@ def set_compilation_cache(setting: str) -> None:
   the same machine reject, with errors in the log and a full recompile each
   (jax-ml/jax#38445).
   """
-  if setting == "none" or setting == "auto" and jax.default_backend() == "cpu":
+  if setting == "none" or (setting == "auto" and jax.default_backend() == "cpu"):
     return
   folder = pathlib.Path.home() / ".cache/asc_jax/xla" if setting == "auto" else setting
   jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -198,16 +198,13 @@ class Trainer:
   def _restore(self) -> int:
     """Loads the newest checkpoint, if any; the step to go on from."""
     latest = self.checkpoints.latest() if self.checkpoints else None
-    if latest is None:
+    if self.checkpoints is None or latest is None:
       return 0
     with self.clock("restore"):
-      trained = self._saved()
-      trained = self.checkpoints.restore(latest, trained)
-      self.train_state = self.train_state._replace(
-        model=self.train_state.model.with_trainable(trained["trainable"]),
-        opt_state=trained["opt_state"],
-        step=trained["step"],
-        bad_steps=trained["bad_steps"],
+      saved = self.checkpoints.restore(latest, self._saved())
+      model = self.train_state.model.with_trainable(saved["trainable"])
+      self.train_state = update.TrainState(
+        model, saved["opt_state"], saved["step"], saved["bad_steps"]
       )
       self.iterator.set_state(json.loads(self.checkpoints.meta(latest)["cursor"]))
     logging.info("resumed from step %d", latest)
@@ -259,19 +256,19 @@ class Trainer:
     config = self.config
     prompt = rollouts.batch_prompts(questions, config.data.prompt_buckets)
     prompt = sharding.spread_questions(prompt, self.mesh)
-    with self.clock("compile and dispatch"):
+    with self.clock("compile and dispatch"), jax.set_mesh(self.mesh):
       key = jax.random.fold_in(self.key, step)
       drawn = sampler.sample(self.model, prompt, key, self.sampling)
     with self.clock("update"):  # of the step before, in front of this generation
       jax.block_until_ready(self.train_state.step)
     with self.clock("generation"):
       host = Rollout(*map(np.asarray, drawn))
-    batch = Batch(prompt, drawn, None, None, None, None, None)
-    with self.clock("compile and dispatch"):
+    reference = old = None
+    with self.clock("compile and dispatch"), jax.set_mesh(self.mesh):
       if config.loss.beta:  # runs while the host reads the answers
-        batch = batch._replace(ref_logps=update.log_probs(self.reference, batch, self.settings))
+        reference = update.log_probs(self.reference, prompt, drawn.tokens, self.settings)
       if config.train.updates_per_batch > 1:
-        batch = batch._replace(old_logps=update.log_probs(self.model, batch, self.settings))
+        old = update.log_probs(self.model, prompt, drawn.tokens, self.settings)
     with self.clock("sentences and copies"):
       answers = rollouts.read_answers(self.tokenizer, questions, host, config.text)
       most = max(len(a.spans) for group in answers for a in group)
@@ -284,12 +281,12 @@ class Trainer:
       scores = rollouts.score(
         self.checker, questions, answers, bucket, score_copied=config.checker.score_copied
       )
-    parts = sharding.spread_questions((mask, packed, scores), self.mesh)
-    return batch._replace(token_mask=parts[0], sentences=parts[1], scores=parts[2]), answers
+    mask, packed, scores = sharding.spread_questions((mask, packed, scores), self.mesh)
+    return Batch(prompt, drawn, mask, packed, scores, old, reference), answers
 
   def update(self, batch: Batch) -> dict[str, Weighted]:
     """Applies the configured updates; metrics stay on the device."""
-    with self.clock("compile and dispatch"):
+    with self.clock("compile and dispatch"), jax.set_mesh(self.mesh):
       for _ in range(self.config.train.updates_per_batch):
         self.train_state, metrics = self._update(self.train_state, batch)
     return metrics
@@ -375,11 +372,12 @@ def text_metrics(answers: Sequence[Sequence[rollouts.Answer]]) -> dict[str, floa
   """Means over answers of what only the host sees."""
   flat = [a for group in answers for a in group]
   words = sum(len(a.copy_mask) for a in flat)
-  claims = [s for a in flat for s in a.sentences()]
+  claims = sum(len(a.spans) for a in flat)
+  short = sum(copying.count_short(a.text, a.spans) for a in flat)
   return {
     "text/words": words / len(flat),
     "text/refusals": float(np.mean([refusals.declines(a.text) for a in flat])),
-    "text/short_sentences": float(np.mean([len(s.split()) < 5 for s in claims])) if claims else 0.0,
+    "text/short_sentences": short / max(claims, 1),
   }
 
 

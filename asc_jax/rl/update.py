@@ -20,7 +20,7 @@ from asc_jax.models import decoder
 from asc_jax.objective import advantages as advantages_lib
 from asc_jax.objective import credit as credit_lib
 from asc_jax.objective import losses, spread
-from asc_jax.types import Batch, Scores, Sentences, Weighted
+from asc_jax.types import Batch, Prompts, Scores, Sentences, Weighted
 
 
 class TrainState(NamedTuple):
@@ -184,34 +184,50 @@ def _micro_batches(tree, count: int):
   )
 
 
-def _answer_log_probs(state: decoder.DecoderState, batch, settings: Objective) -> jax.Array:
+def _answer_log_probs(
+  state: decoder.DecoderState, prompts: Prompts, answers: jax.Array, settings: Objective
+) -> jax.Array:
   return decoder.answer_log_probs(
     state,
-    batch.prompts.tokens,
-    batch.prompts.lengths,
-    batch.rollout.tokens,
+    prompts.tokens,
+    prompts.lengths,
+    answers,
     temperature=settings.temperature,
     chunk=settings.chunk,
   )
 
 
 @functools.partial(jax.jit, static_argnames="settings")
-def log_probs(state: decoder.DecoderState, batch: Batch, settings: Objective) -> jax.Array:
-  """float32[B, G, T]: the answers' log-probabilities, a micro-batch at a time.
+def log_probs(
+  state: decoder.DecoderState, prompts: Prompts, answers: jax.Array, settings: Objective
+) -> jax.Array:
+  """The answers' log-probabilities, a micro-batch at a time.
 
-  For the reference, and for the policy before several updates a batch. Reads
-  only `prompts` and `rollout` of the batch; the rest may be None.
+  For the reference, and for the policy before several updates a batch.
+
+  Args:
+    state: the model that is asked.
+    prompts: of B questions.
+    answers: int32[B, G, T].
+    settings: its temperature, chunk and number of micro-batches.
+
+  Returns:
+    float32[B, G, T].
   """
-  part = functools.partial(_answer_log_probs, state, settings=settings)
   if settings.micro_batches == 1:
-    return part(batch)
-  parts = jax.lax.map(part, _micro_batches(batch, settings.micro_batches))
-  return parts.swapaxes(0, 1).reshape(batch.rollout.tokens.shape)
+    return _answer_log_probs(state, prompts, answers, settings)
+  parts = jax.lax.map(
+    lambda part: _answer_log_probs(state, part[0], part[1], settings),
+    _micro_batches((prompts, answers), settings.micro_batches),
+  )  # [M, B / M, G, T]
+  return parts.swapaxes(0, 1).reshape(answers.shape)
 
 
 def _loss(trainable, model, batch: Batch, advantages, settings: Objective):
   """Sums over a micro-batch: (loss sum, (denominator, metrics))."""
-  logps = _answer_log_probs(model.with_trainable(trainable), batch, settings)  # [B, G, T]
+  logps = _answer_log_probs(
+    model.with_trainable(trainable), batch.prompts, batch.rollout.tokens, settings
+  )  # [B, G, T]
   old = jax.lax.stop_gradient(logps) if batch.old_logps is None else batch.old_logps
   if settings.is_cap is not None:
     weight = jnp.exp(jax.lax.stop_gradient(logps) - batch.rollout.logps)

@@ -68,7 +68,7 @@ def batch(prompts):
   mask = np.arange(bucket) <= ids.max(-1, keepdims=True)
   finished = rng.random(shape) < 0.7
   complete = np.ones_like(mask)
-  complete[np.nonzero(~finished) + (ids.max(-1)[~finished],)] = False
+  complete[(*np.nonzero(~finished), ids.max(-1)[~finished])] = False
   supported = np.where(mask, rng.random((*shape, bucket)), np.nan).astype(np.float32)
   vacuous = np.where(mask, rng.random((*shape, bucket)) * 0.7, np.nan).astype(np.float32)
   return jax.tree.map(

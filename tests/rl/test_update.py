@@ -33,7 +33,9 @@ def test_one_batch_equals_its_micro_batches(policy, adapted, batch, settings_con
   mask = batch.token_mask & batch.rollout.finished[..., None]
   batch = batch._replace(token_mask=mask)
   batch = batch._replace(
-    ref_logps=update.log_probs(policy, batch, update.objective(settings_config))
+    ref_logps=update.log_probs(
+      policy, batch.prompts, batch.rollout.tokens, update.objective(settings_config)
+    )
   )
   loss, grads, metrics = gradients_of(adapted, batch, settings_config)
   settings_config.train.micro_batch = 1
@@ -54,9 +56,13 @@ def _leaves(tree):
 
 
 def test_log_probs_in_micro_batches_keep_their_order(policy, batch, settings_config):
-  whole = update.log_probs(policy, batch, update.objective(settings_config))
+  whole = update.log_probs(
+    policy, batch.prompts, batch.rollout.tokens, update.objective(settings_config)
+  )
   settings_config.train.micro_batch = 2
-  parts = update.log_probs(policy, batch, update.objective(settings_config))
+  parts = update.log_probs(
+    policy, batch.prompts, batch.rollout.tokens, update.objective(settings_config)
+  )
   np.testing.assert_allclose(parts, whole, atol=1e-5)
 
 
@@ -106,11 +112,11 @@ def test_twenty_updates_raise_credited_and_lower_uncredited(policy, batch, setti
 
   optimizer, schedule = update.make_optimizer(settings_config.optimizer, 20)
   step = update.make_update(optimizer, schedule, settings)
-  before = np.asarray(update.log_probs(policy, batch, settings))
+  before = np.asarray(update.log_probs(policy, batch.prompts, batch.rollout.tokens, settings))
   train = update.init(jax.tree.map(jnp.copy, policy), optimizer, sharding.make_mesh())
   for _ in range(20):
     train, metrics = step(train, batch)
-  after = np.asarray(update.log_probs(train.model, batch, settings))
+  after = np.asarray(update.log_probs(train.model, batch.prompts, batch.rollout.tokens, settings))
   assert after[good].mean() > before[good].mean() + 0.05
   assert after[bad].mean() < before[bad].mean() - 0.05
   assert int(train.step) == 20
@@ -130,7 +136,9 @@ def test_a_non_finite_update_changes_nothing_and_is_counted(policy, batch, setti
   for a, b in zip(jax.tree.leaves(train.model.params), jax.tree.leaves(policy.params), strict=True):
     np.testing.assert_array_equal(a, b)
   sound = batch._replace(
-    ref_logps=update.log_probs(policy, batch, update.objective(settings_config))
+    ref_logps=update.log_probs(
+      policy, batch.prompts, batch.rollout.tokens, update.objective(settings_config)
+    )
   )
   train, metrics = step(train, sound)
   assert float(metrics["optimizer/skipped"].total) == 0
@@ -228,7 +236,7 @@ def test_importance_weights_are_capped(policy, batch, settings_config):
   """The weighted policy gradient is linear in min(exp(logp - sampler's), cap)."""
   settings_config.loss.beta = 0.0
   settings = update.objective(settings_config)
-  logps = update.log_probs(policy, batch, settings)
+  logps = update.log_probs(policy, batch.prompts, batch.rollout.tokens, settings)
   same = batch._replace(rollout=batch.rollout._replace(logps=logps))
   double = batch._replace(rollout=batch.rollout._replace(logps=logps - np.log(2.0)))
   far = batch._replace(rollout=batch.rollout._replace(logps=logps - 9.0))
