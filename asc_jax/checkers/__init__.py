@@ -18,6 +18,8 @@ INSTRUMENTS = {
   "minilm": ("asc_jax.checkers.minilm", "load"),
   "minicheck_t5": ("asc_jax.checkers.minicheck_t5", "load"),
   "alignscore": ("asc_jax.checkers.alignscore", "load"),
+  "bespoke": ("asc_jax.checkers.bespoke", "load"),
+  "judge": ("asc_jax.checkers.judge", "load"),
   "nli": ("asc_jax.checkers.alignscore", "load_nli"),
 }
 

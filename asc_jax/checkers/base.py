@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from asc_jax.models import checkpoints, weights
 from asc_jax.types import UserError
 
 
@@ -101,14 +102,25 @@ def best(count: int, owners: Sequence[int], values: Iterable[Any]) -> list[float
   return [float(np.max(v)) if v else None for v in found]
 
 
-def checkpoint_folder(name: str, path: str | None) -> pathlib.Path:
-  """The folder of an instrument's checkpoint, which must hold a config.json."""
+def require_path(name: str, path: str | None) -> str:
+  """`path`, which an instrument without packaged weights must be given."""
   if path is None:
     raise UserError(f"checker {name} needs config.checker.path, the folder of its checkpoint")
-  folder = pathlib.Path(path)
+  return path
+
+
+def checkpoint_folder(name: str, path: str | None) -> pathlib.Path:
+  """The folder of an instrument's checkpoint, which must hold a config.json."""
+  folder = pathlib.Path(require_path(name, path))
   if not (folder / "config.json").is_file():
     raise UserError(f"checker {name}: {folder} holds no config.json; give its checkpoint's folder")
   return folder
+
+
+def path_hash(path: str) -> str:
+  """`file_hash` of a decoder's weights: of the .gguf file, or of a folder's safetensors."""
+  found = checkpoints.resolve(path)
+  return file_hash(*([found] if found.is_file() else weights.files(found)))
 
 
 def file_hash(*paths: pathlib.Path) -> str:

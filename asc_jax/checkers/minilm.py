@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from asc_jax.checkers import base, encoder, features
+from asc_jax.checkers import base, encoder, pair_features
 from asc_jax.types import UserError
 
 _ROWS = 256  # pieces of sentences, and of the document, that one compiled program compares
@@ -40,7 +40,7 @@ class Head(NamedTuple):
 
   def to_json(self) -> str:
     """As shipped: one number a feature and kind, by name."""
-    columns = zip(features.NAMES, self.mean, self.scale, self.weight, strict=True)
+    columns = zip(pair_features.NAMES, self.mean, self.scale, self.weight, strict=True)
     lines = [
       f"  {json.dumps(name)}: {json.dumps([float(f'{v:.6g}') for v in values])}"
       for name, *values in columns
@@ -53,7 +53,7 @@ class Head(NamedTuple):
     """Reads `to_json`'s text; the features must be this version's."""
     raw = json.loads(text)
     table = raw["mean, scale, weight"]
-    if tuple(table) != features.NAMES:
+    if tuple(table) != pair_features.NAMES:
       raise UserError(
         "the head was fitted on other features; run `python -m asc_jax.tools.train_checker` again"
       )
@@ -84,6 +84,26 @@ def cosines(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
   return out
 
 
+def features(
+  embed: encoder.Encoder, documents: Sequence[str], sentences: Sequence[str]
+) -> np.ndarray:
+  """float32[N, F] of non-blank pairs, one row of `pair_features.NAMES` each.
+
+  Every distinct text is embedded once.
+  """
+  texts = {text: i for i, text in enumerate(dict.fromkeys([*documents, *sentences]))}
+  pieces = embed(list(texts))
+  rows = np.zeros((len(documents), len(pair_features.NAMES)), np.float32)
+  for text, places in base.group_by_document(documents).items():
+    doc = pair_features.Document(text, pieces[texts[text]])
+    own = [pieces[texts[sentences[i]]] for i in places]
+    table = cosines(np.concatenate([p.vectors for p in own]), doc.pieces.vectors)
+    ends = np.cumsum([len(p.ids) for p in own])
+    for i, one, part in zip(places, own, np.split(table, ends[:-1]), strict=True):
+      rows[i] = pair_features.row(doc, sentences[i], one, part)
+  return rows
+
+
 class MiniLM(base.Checker):
   """See the module's docstring. A document is embedded once a call."""
 
@@ -94,22 +114,8 @@ class MiniLM(base.Checker):
     self.head = head
     self.weights_hash = weights_hash
 
-  def features(self, documents: Sequence[str], sentences: Sequence[str]) -> np.ndarray:
-    """float32[N, F] of non-blank pairs, one row of `features.NAMES` each."""
-    texts = {text: i for i, text in enumerate(dict.fromkeys([*documents, *sentences]))}
-    pieces = self.embed(list(texts))
-    rows = np.zeros((len(documents), len(features.NAMES)), np.float32)
-    for text, places in base.group_by_document(documents).items():
-      doc = features.Document(text, pieces[texts[text]])
-      own = [pieces[texts[sentences[i]]] for i in places]
-      table = cosines(np.concatenate([p.vectors for p in own]), doc.pieces.vectors)
-      ends = np.cumsum([len(p.ids) for p in own])
-      for i, one, part in zip(places, own, np.split(table, ends[:-1]), strict=True):
-        rows[i] = features.row(doc, sentences[i], one, part)
-    return rows
-
   def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float]:
-    return self.head(self.features(documents, sentences)).tolist()
+    return self.head(features(self.embed, documents, sentences)).tolist()
 
 
 def head_text(name: str) -> str:

@@ -133,3 +133,31 @@ def spreading(states, deviation=3.0):
   direction = np.linalg.svd(states - mean)[2][0]
   direction -= mean * (direction @ mean) / (mean @ mean)
   return torch.tensor(direction * deviation / (states @ direction).std())
+
+
+CHAT = (
+  "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] }}</s>{% endfor %}"
+  "{% if add_generation_prompt %}<s>assistant: {% endif %}"
+)
+
+
+def decoder_folder(folder, words=("Yes", "No", " YES")):
+  """A Llama, not yet saved, and a tokenizer with a chat template, saved in the folder."""
+  tokenizer = roberta_tokenizer()
+  tokenizer.add_tokens(list(words))
+  tokenizer.chat_template = CHAT
+  tokenizer.save_pretrained(folder)
+  torch.manual_seed(4)
+  config = transformers.LlamaConfig(
+    vocab_size=336,
+    hidden_size=24,
+    intermediate_size=40,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=4096,
+    tie_word_embeddings=False,
+    bos_token_id=0,
+    eos_token_id=2,
+  )
+  return roughen(transformers.LlamaForCausalLM(config), seed=5, amount=0.1), tokenizer

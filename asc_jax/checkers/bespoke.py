@@ -1,0 +1,83 @@
+"""Bespoke-MiniCheck-7B: an InternLM2 chat model that answers Yes or No.
+
+P(supported) is the probability, among the five likeliest first answer tokens, of those
+that read "yes". The system prompt that the model was published with is not part of
+this project: give it as config.checker.prompt; ours is the default, and scores with it
+are not the paper's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import jax
+import jax.numpy as jnp
+from absl import logging
+
+from asc_jax.checkers import base, prompt_files
+from asc_jax.checkers.shared_document import SharedDocument, reading
+from asc_jax.models import checkpoints
+
+WINDOW = 32768
+TOP = 5
+
+
+class Bespoke(SharedDocument):
+  """See the module's docstring."""
+
+  name = "bespoke"
+
+
+def yes_probability(yes: jax.Array, logits: jax.Array) -> jax.Array:
+  """logits [..., V] -> the "yes" ids' share of probability within the five likeliest.
+
+  Args:
+    yes: bool[V].
+    logits: float32[..., V].
+  """
+  top, ids = jax.lax.top_k(jax.nn.log_softmax(logits), TOP)
+  return jnp.minimum(jnp.sum(jnp.where(yes[ids], jnp.exp(top), 0.0), axis=-1), 1.0)
+
+
+def load(
+  path: str | None = None,
+  *,
+  prompt: str | None = None,
+  dtype: str = "float32",
+  mesh=None,
+  tokens_per_batch: int = 512,
+) -> Bespoke:
+  """Reads the folder as it is published.
+
+  Args:
+    path: the folder, or what else `models.checkpoints.load` takes.
+    prompt: file with the system prompt; None for this project's own.
+    dtype: compute type.
+    mesh: where the weights go.
+    tokens_per_batch: sentence tokens that one call extends.
+  """
+  path = base.require_path(Bespoke.name, path)
+  system = prompt_files.read(prompt, "bespoke_system.txt")
+  if prompt is None:
+    logging.warning(
+      "checker bespoke runs with this project's own system prompt: R is not the paper's; "
+      "give the published prompt as config.checker.prompt=FILE"
+    )
+  state, tokenizer = checkpoints.load(path, dtype=dtype, param_dtype=dtype, mesh=mesh)
+  yes = jnp.asarray(reading(tokenizer, state.config.vocab_size, "yes"))
+
+  def messages(document: str, sentence: str):
+    return [
+      {"role": "system", "content": system},
+      {"role": "user", "content": f"Document: {document}\nClaim: {sentence}"},
+    ]
+
+  return Bespoke(
+    state,
+    tokenizer,
+    messages,
+    lambda logits: yes_probability(yes, logits),
+    weights_hash=hashlib.sha256((base.path_hash(path) + system).encode()).hexdigest()[:16],
+    window=WINDOW,
+    tokens_per_batch=tokens_per_batch,
+  )

@@ -1,0 +1,87 @@
+"""A language model as sentence judge: Yes or No, whichever decoder it is.
+
+P(supported) is yes / (yes + no), where each is the probability of all first answer
+tokens that read so. The prompt is an editable text file with {document} and
+{sentence}; prompts/judge.txt is this project's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import jax
+import jax.numpy as jnp
+
+from asc_jax.checkers import base, prompt_files
+from asc_jax.checkers.shared_document import SharedDocument, reading
+from asc_jax.models import checkpoints
+from asc_jax.types import UserError
+
+_FIELDS = ("{document}", "{sentence}")
+
+
+class Judge(SharedDocument):
+  """See the module's docstring."""
+
+  name = "judge"
+
+
+def yes_or_no(yes: jax.Array, no: jax.Array, logits: jax.Array) -> jax.Array:
+  """logits [..., V] -> P(yes) of what reads yes or no; `yes` and `no` are bool[V]."""
+  say_yes = jax.nn.logsumexp(logits, axis=-1, where=yes)
+  say_no = jax.nn.logsumexp(logits, axis=-1, where=no)
+  return jax.nn.sigmoid(say_yes - say_no)
+
+
+def load(
+  path: str | None = None,
+  *,
+  prompt: str | None = None,
+  window: int = 32768,
+  dtype: str = "float32",
+  mesh=None,
+  tokens_per_batch: int = 512,
+) -> Judge:
+  """Reads a decoder and its prompt.
+
+  Args:
+    path: what `models.checkpoints.load` takes.
+    prompt: file with {document} and {sentence}; None for this project's own.
+    window: tokens of a prompt at most.
+    dtype: compute type.
+    mesh: where the weights go.
+    tokens_per_batch: sentence tokens that one call extends.
+  """
+  path = base.require_path(Judge.name, path)
+  template = prompt_files.read(prompt, "judge.txt")
+  for field in _FIELDS:
+    if template.count(field) != 1:
+      raise UserError(
+        f"checker judge: the prompt has {template.count(field)} times {field}; once is right"
+      )
+  state, tokenizer = checkpoints.load(path, dtype=dtype, param_dtype=dtype, mesh=mesh)
+  for word in ("Yes", "No"):
+    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
+    if len(ids) != 1:
+      raise UserError(
+        f"checker judge: {word!r} is {len(ids)} tokens of {path}'s tokenizer; a verdict is read "
+        "from one, so take another judge"
+      )
+  size = state.config.vocab_size
+  yes, no = (jnp.asarray(reading(tokenizer, size, word)) for word in ("yes", "no"))
+
+  def messages(document: str, sentence: str):
+    values = {"{document}": document, "{sentence}": sentence}
+    text = re.sub("|".join(_FIELDS), lambda m: values[m.group()], template)
+    return [{"role": "user", "content": text}]
+
+  return Judge(
+    state,
+    tokenizer,
+    messages,
+    lambda logits: yes_or_no(yes, no, logits),
+    weights_hash=hashlib.sha256((base.path_hash(path) + template).encode()).hexdigest()[:16],
+    window=window,
+    tokens_per_batch=tokens_per_batch,
+  )

@@ -1,0 +1,21 @@
+"""Prompts that people may edit: text files, the project's own or the user's."""
+
+from __future__ import annotations
+
+import importlib.resources
+import pathlib
+
+from asc_jax.types import UserError
+
+
+def read(path: str | None, packaged: str) -> str:
+  """The text of a prompt file without its last line break; None reads the packaged one."""
+  if path is None:
+    text = importlib.resources.files("asc_jax.checkers").joinpath(f"prompts/{packaged}").read_text()
+  else:
+    if not pathlib.Path(path).is_file():
+      raise UserError(f"config.checker.prompt: there is no file {path}")
+    text = pathlib.Path(path).read_text()
+  if not text.strip():
+    raise UserError(f"config.checker.prompt: {path} is empty")
+  return text.rstrip("\n")

@@ -1,0 +1,129 @@
+"""Checkers that are language models: a document is read once for all its sentences.
+
+Document and sentence are encoded together, as one chat prompt, since tokens may merge
+where they meet. What a prompt has in common with the same document's prompt of a probe
+sentence is prefilled once; the rest, a few tokens a sentence, is extended from it.
+The first answer token's distribution gives P(supported).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from asc_jax.checkers import base, batching
+from asc_jax.models import decoder
+from asc_jax.text import prompts
+from asc_jax.types import UserError
+
+PREFIX_BUCKETS = (128, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 32768)
+REST_BUCKETS = (32, 64, 128, 256, 512, 1024)
+_PROBE = "※"  # no sentence begins like this, so nothing of a sentence is in the prefix
+
+Messages = list[dict[str, str]]
+
+
+class SharedDocument(base.Checker):
+  """See the module's docstring.
+
+  A score depends on its own prompt only: how much of it is prefix follows from the
+  probe, and every shape from the lengths of the two parts.
+
+  Args:
+    state: the decoder, frozen.
+    tokenizer: with a chat template.
+    messages: the conversation that asks about (document, sentence).
+    probability: float32[..., V] logits of the first answer token -> P(supported).
+    weights_hash: of the checkpoint and the prompt.
+    window: tokens of a prompt at most.
+    tokens_per_batch: sentence tokens that one call extends.
+  """
+
+  def __init__(
+    self,
+    state: decoder.DecoderState,
+    tokenizer,
+    messages: Callable[[str, str], Messages],
+    probability: Callable[[jax.Array], jax.Array],
+    *,
+    weights_hash: str,
+    window: int,
+    tokens_per_batch: int = 512,
+  ):
+    self.tokenizer = tokenizer
+    self.messages = messages
+    self.weights_hash = weights_hash
+    self.window = min(window, PREFIX_BUCKETS[-1])
+    self.tokens_per_batch = tokens_per_batch
+    self._state = state
+
+    @jax.jit
+    def extend(state, prefix, tokens, lengths):
+      hidden, _ = decoder.extend(state, prefix, tokens[None], 0)  # [1, G, T, D]
+      last = jnp.maximum(lengths - 1, 0)[:, None, None]  # [G, 1, 1]
+      hidden = jnp.take_along_axis(hidden[0], last, axis=1)[:, 0]  # [G, D]
+      return probability(decoder.logits(state, hidden))
+
+    self._prefill = jax.jit(decoder.prefill)
+    self._extend = extend
+
+  def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
+    scores: list[float | None] = [None] * len(documents)
+    for doc, places in base.group_by_document(documents).items():
+      probe = self.encode(doc, _PROBE)
+      if len(probe) > self.window:
+        raise UserError(
+          f"checker {self.name} reads {self.window} tokens and a document of {len(doc.split())} "
+          f"words makes {len(probe)}; shorten it with config.data.passage_words"
+        )
+      groups: dict[int, list[tuple[int, list[int]]]] = {}
+      for i in places:
+        ids = self.encode(doc, sentences[i])
+        length = common_prefix(ids, probe)
+        if len(ids) <= self.window and len(ids) - length < REST_BUCKETS[-1]:
+          groups.setdefault(length, []).append((i, ids))
+      for length, members in groups.items():
+        values = self._extend_all([ids for _, ids in members], length)
+        for (i, _), value in zip(members, values, strict=True):
+          scores[i] = float(value)
+    return scores
+
+  def encode(self, document: str, sentence: str) -> list[int]:
+    """The whole prompt of one pair."""
+    return prompts.encode_chat(self.tokenizer, self.messages(document, sentence))
+
+  def _extend_all(self, rows: list[list[int]], length: int) -> list[np.ndarray]:
+    """Scores of prompts whose first `length` tokens are the same."""
+    width = next(b for b in PREFIX_BUCKETS if length <= b)
+    tokens = np.zeros((1, width), np.int32)
+    tokens[0, :length] = rows[0][:length]
+    # Prefill leaves out the last of its tokens; extension begins with it.
+    prefix = self._prefill(self._state, tokens, np.array([length], np.int32))
+    return batching.bucketed(
+      [ids[length - 1 :] for ids in rows],
+      functools.partial(self._extend, self._state, prefix),
+      buckets=REST_BUCKETS,
+      tokens_per_batch=self.tokens_per_batch,
+    )
+
+
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+  """How many first tokens two lists share, all but the last of either at most.
+
+  >>> common_prefix([5, 6, 7, 8], [5, 6, 9]), common_prefix([5, 6], [5, 6])
+  (2, 1)
+  """
+  limit = min(len(a), len(b)) - 1
+  return next((i for i in range(limit) if a[i] != b[i]), limit)
+
+
+def reading(tokenizer, size: int, word: str) -> np.ndarray:
+  """bool[size]: the ids whose text is `word`, whatever its case and outer white space."""
+  texts = tokenizer.batch_decode([[i] for i in range(min(size, len(tokenizer)))])
+  found = np.zeros(size, bool)
+  found[[i for i, text in enumerate(texts) if text.strip().lower() == word]] = True
+  return found
