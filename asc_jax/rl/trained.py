@@ -37,7 +37,7 @@ def load(
     UserError: there is no complete checkpoint, or it is of another model.
   """
   folder = pathlib.Path(workdir).absolute() / "checkpoints"
-  step = checkpointing.Checkpoints(workdir).latest() if folder.is_dir() else None
+  step = checkpointing.Checkpoints(folder.parent).latest() if folder.is_dir() else None
   if step is None:
     raise UserError(f"--workdir={workdir} holds no complete checkpoint; train there first")
   settings = config.model.lora
