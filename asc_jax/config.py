@@ -158,7 +158,24 @@ FIELDS: dict[str, Field] = {
   "checker.score_copied": _bool(
     True, "score copied sentences too; False saves time, and R is then absent"
   ),
-  "checker.batch_size": _int(64, "pairs a checker batch", low=1),
+  "checker.prompt": _str(
+    None,
+    "file with the system prompt (bespoke) or the prompt (judge); None: this project's own",
+    optional=True,
+  ),
+  "checker.label": _str(
+    None,
+    "name or index of the class that means supported (nli); None: found by its name",
+    optional=True,
+  ),
+  "checker.head": _str(
+    None,
+    "head of the embedded checker: a, the reward's, or b, its held-out twin; None: a",
+    optional=True,
+  ),
+  "checker.tokens_per_batch": _int(
+    None, "tokens that one call of its model reads; None: the instrument's own", 32, optional=True
+  ),
   # credit
   "credit.unit": _str(
     "sentence",

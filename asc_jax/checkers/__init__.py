@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from asc_jax.checkers.base import Checker
@@ -10,7 +12,7 @@ from asc_jax.config import nearest
 from asc_jax.data.documents import document
 from asc_jax.types import UserError
 
-__all__ = ["INSTRUMENTS", "Checker", "document", "load"]
+__all__ = ["INSTRUMENTS", "Checker", "document", "from_config", "load"]
 
 # Name -> module and its loader; a module is imported when its instrument is asked for.
 INSTRUMENTS = {
@@ -22,6 +24,8 @@ INSTRUMENTS = {
   "judge": ("asc_jax.checkers.judge", "load"),
   "nli": ("asc_jax.checkers.alignscore", "load_nli"),
 }
+
+OPTIONS = ("prompt", "label", "head", "tokens_per_batch")  # fields of the section `checker`
 
 
 def load(name: str, path: str | None = None, **options: Any) -> Checker:
@@ -39,5 +43,21 @@ def load(name: str, path: str | None = None, **options: Any) -> Checker:
     raise UserError(
       f"checker {name!r} is none of {', '.join(INSTRUMENTS)}{nearest(name, INSTRUMENTS)}"
     )
-  module, loader = INSTRUMENTS[name]
-  return getattr(importlib.import_module(module), loader)(path, **options)
+  module, function = INSTRUMENTS[name]
+  loader = getattr(importlib.import_module(module), function)
+  known = inspect.signature(loader).parameters
+  for option in options:
+    if option not in known:
+      raise UserError(f"checker {name} has no option {option}; drop config.checker.{option}")
+  return loader(path, **options)
+
+
+def from_config(section: Mapping[str, Any]) -> Checker:
+  """Loads the instrument that a config's section `checker` describes.
+
+  Its options are those fields that are set; the threshold becomes the instrument's.
+  """
+  options = {name: section[name] for name in OPTIONS if section[name] is not None}
+  checker = load(section["name"], section["path"], **options)
+  checker.threshold = section["threshold"]
+  return checker

@@ -110,7 +110,7 @@ class Trainer:
       self.checkpoints = checkpointing.Checkpoints(workdir, config.train.keep)
       self._check_resume()
     with self.clock("load weights"):
-      self.checker = checkers.load(config.checker.name, config.checker.path)
+      self.checker = checkers.from_config(config.checker)
       model = self._load_model()
     self.sampling = sampler.Sampling(
       group_size=config.rollout.group_size,

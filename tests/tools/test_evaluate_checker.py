@@ -1,0 +1,55 @@
+"""The quality table of an instrument, on hand-made sets."""
+
+import json
+
+import numpy as np
+import pytest
+
+from asc_jax.config import default_config
+from asc_jax.tools import evaluate_checker
+from asc_jax.types import UserError
+
+
+@pytest.fixture
+def folder(tmp_path):
+  (tmp_path / "begin").mkdir()
+  rows = ["knowledge\tresponse\tbegin_label"]
+  for i in range(6):
+    known = f"Well {i} gave {i + 40} litres of water."
+    rows.append(f"{known}\tWell {i} gave {i + 40} litres.\tFully attributable")
+    rows.append(f"{known}\tA king dug canal number nine here.\tNot fully attributable")
+  (tmp_path / "begin" / "begin_dev.tsv").write_text("\n".join(rows) + "\n")
+  return tmp_path
+
+
+def config_of(folder, **fields):
+  config = default_config(evaluate_checker.FIELDS)
+  config.data.path, config.data.split = str(folder), "all"
+  config.checker.name = "lexical"
+  for name, value in fields.items():
+    config[name] = value
+  return config
+
+
+def test_a_perfect_ranking_and_its_files(folder, tmp_path, capsys):
+  evaluate_checker.main(config_of(folder, out=str(tmp_path / "out")))
+  printed = capsys.readouterr().out
+  assert "lexical rules-1, threshold 0.5" in printed
+  assert "| begin | 12 | 0.50 | 1.000 | 1.000 | 0.000 | 0 |" in printed
+  assert "| mean | | | 1.000 | 1.000 | 0.000 |" in printed
+  assert (tmp_path / "out" / "reliability.png").stat().st_size > 1000
+  scores = json.loads((tmp_path / "out" / "scores.json").read_text())["scores"]["begin"]
+  assert sorted(scores) == [[False, 0.0]] * 6 + [[True, 1.0]] * 6
+
+
+def test_what_was_not_scored_is_in_no_measure():
+  labels = np.array([True, False, False])
+  known = evaluate_checker.measures(labels[:2], np.array([0.9, 0.2]), 0.5)
+  assert evaluate_checker.measures(labels, np.array([0.9, 0.2, np.nan]), 0.5) == known
+
+
+def test_an_empty_split_is_an_error(folder):
+  config = config_of(folder)
+  config.data.split = "train"  # pairs without a question never are
+  with pytest.raises(UserError, match="no pair in the split train"):
+    evaluate_checker.main(config)
