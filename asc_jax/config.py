@@ -173,6 +173,9 @@ FIELDS: dict[str, Field] = {
     "head of the embedded checker: a, the reward's, or b, its held-out twin; None: a",
     optional=True,
   ),
+  "checker.cache": _str(
+    None, "SQLite file in which scores are kept and looked up; None: no cache", optional=True
+  ),
   "checker.tokens_per_batch": _int(
     None, "tokens that one call of its model reads; None: the instrument's own", 32, optional=True
   ),

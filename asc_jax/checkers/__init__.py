@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asc_jax.checkers.base import Checker
+from asc_jax.checkers.cache import Cached
 from asc_jax.config import nearest
 from asc_jax.data.documents import document
 from asc_jax.types import UserError
@@ -55,9 +56,10 @@ def load(name: str, path: str | None = None, **options: Any) -> Checker:
 def from_config(section: Mapping[str, Any]) -> Checker:
   """Loads the instrument that a config's section `checker` describes.
 
-  Its options are those fields that are set; the threshold becomes the instrument's.
+  Its options are those fields that are set; the threshold becomes the instrument's, and
+  with `cache` its scores are looked up on disk first.
   """
   options = {name: section[name] for name in OPTIONS if section[name] is not None}
   checker = load(section["name"], section["path"], **options)
   checker.threshold = section["threshold"]
-  return checker
+  return checker if section["cache"] is None else Cached(checker, section["cache"])
