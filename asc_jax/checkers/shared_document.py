@@ -87,7 +87,7 @@ class SharedDocument(base.Checker):
         if len(ids) <= self.window and len(ids) - length < REST_BUCKETS[-1]:
           groups.setdefault(length, []).append((i, ids))
       for length, members in groups.items():
-        values = self._extend_all([ids for _, ids in members], length)
+        values = self.extend_rows([ids for _, ids in members], length)
         for (i, _), value in zip(members, values, strict=True):
           scores[i] = float(value)
     return scores
@@ -96,7 +96,7 @@ class SharedDocument(base.Checker):
     """The whole prompt of one pair."""
     return prompts.encode_chat(self.tokenizer, self.messages(document, sentence))
 
-  def _extend_all(self, rows: list[list[int]], length: int) -> list[np.ndarray]:
+  def extend_rows(self, rows: list[list[int]], length: int) -> list[np.ndarray]:
     """Scores of prompts whose first `length` tokens are the same."""
     width = next(b for b in PREFIX_BUCKETS if length <= b)
     tokens = np.zeros((1, width), np.int32)

@@ -11,7 +11,7 @@ from asc_jax import checkers
 from asc_jax.checkers import minicheck_t5
 from asc_jax.types import UserError
 
-CHUNK_WORDS, WINDOW = 12, 128
+CHUNK_WORDS, WINDOW = 12, 220
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def tiny(tmp_path_factory):
         )
       states.append(out.decoder_hidden_states[-1][0, 0].numpy())
   with torch.no_grad():
-    model.lm_head.weight[209] = model.lm_head.weight[3] + spreading(states)
+    model.lm_head.weight[209] = model.lm_head.weight[3] + spreading(states, deviation=4.0)
   save(model, folder)
   return folder, model, tokenizer
 
@@ -38,8 +38,8 @@ def tiny(tmp_path_factory):
 def checker(tiny, monkeypatch):
   monkeypatch.setattr(minicheck_t5, "CHUNK_WORDS", CHUNK_WORDS)
   monkeypatch.setattr(minicheck_t5, "WINDOW", WINDOW)
-  monkeypatch.setattr(minicheck_t5, "BUCKETS", (32, 64, WINDOW))
-  return checkers.load("minicheck_t5", str(tiny[0]), tokens_per_batch=256)
+  monkeypatch.setattr(minicheck_t5, "BUCKETS", (64, 128, WINDOW))
+  return checkers.load("minicheck_t5", str(tiny[0]), tokens_per_batch=440)
 
 
 def reference_chunks(text):
