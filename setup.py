@@ -20,6 +20,7 @@ setup(
   package_data={
     "asc_jax": [
       "checkers/data/*",
+      "checkers/prompts/*",
       "corver/quickstart/*",
       "data/quickstart/*",
       "evaluation/templates/*",
@@ -40,8 +41,10 @@ setup(
     "optax>=0.2.8",
     "orbax-checkpoint>=0.12.8",
     "safetensors>=0.5",
+    "scipy>=1.11",
     "tensorboardX>=2.6.2",
     "tensorflow-datasets>=4.9.10",
+    "tokenizers>=0.20",
     "tqdm>=4.66",
     "transformers>=5.0",
   ],

@@ -1,8 +1,8 @@
 """The embedded checker's heads, on the labelled pairs of seven public sets.
 
 A stand-in that makes the machinery run on a laptop; reproduces no table of the paper.
-Expected: the tables of docs/instruments.md. Hardware: 2 CPU cores, 3 GB, about 8 minutes,
-nearly all of it embedding 1.2 million word pieces.
+Expected: the tables of docs/instruments.md. Hardware: 2 CPU cores, 3 GB; 21 minutes while
+other jobs shared them, nearly all of it embedding 1.2 million word pieces.
 
   python -m asc_jax.tools.train_checker --config=configs/checker_minilm.py
 """
