@@ -69,7 +69,9 @@ FIELDS: dict[str, Field] = {
     "projections that get an adapter, comma-separated",
   ),
   "model.remat": _str(
-    "block", "what the backward pass recomputes: each block, or nothing", ("block", "none")
+    "block",
+    "what the backward pass recomputes: each block, all of it but the projections' products, or nothing",
+    ("block", "dots", "none"),
   ),
   "model.attention": _str(
     "auto",

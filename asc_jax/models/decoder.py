@@ -63,7 +63,8 @@ class DecoderConfig:
     tied: logits come from the embedding.
     dtype: compute type; logits, norms and softmaxes are float32 always.
     attention: backend, see attention.attend.
-    remat: what the backward pass recomputes: "block" or "none".
+    remat: what the backward pass recomputes: each "block", all of it but the "dots"
+      of its projections, or "none".
   """
 
   family: str
@@ -176,6 +177,13 @@ def _stacked(state: DecoderState) -> dict[str, Any]:
   return join(blocks, state.adapter["blocks"])
 
 
+# What the backward pass keeps of a block besides its input.
+_POLICIES = {
+  "block": jax.checkpoint_policies.nothing_saveable,
+  "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
+
+
 def _scan(state: DecoderState, body, carry, xs, *, gather: bool = True):
   """Runs `body(block, index, carry, x)` over the repeats; recomputes it backwards.
 
@@ -192,8 +200,8 @@ def _scan(state: DecoderState, body, carry, xs, *, gather: bool = True):
       carry = jax.tree.map(sharding.split_batch, carry)
     return body(nnx.merge(graph, params), index, carry, x)
 
-  if config.remat == "block":
-    step = jax.checkpoint(step, prevent_cse=False)
+  if config.remat != "none":
+    step = jax.checkpoint(step, prevent_cse=False, policy=_POLICIES[config.remat])
   return jax.lax.scan(step, carry, (_stacked(state), jnp.arange(config.repeats), xs))
 
 

@@ -219,7 +219,7 @@ def test_gradients_are_torchs(twins, batch):
     assert np.linalg.norm(ours - theirs) <= 1e-4 * np.linalg.norm(theirs)
 
 
-@pytest.mark.parametrize("remat", ["block", "none"])
+@pytest.mark.parametrize("remat", ["block", "dots", "none"])
 def test_shared_prefix_equals_the_repeated_prompt(state, batch, remat):
   """Loss and every gradient leaf, against one row for each answer, G = 1."""
   tokens, answers = batch
