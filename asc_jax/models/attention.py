@@ -189,11 +189,12 @@ def _per_device(function, q, k, v, real) -> jax.Array:
   mesh = jax.sharding.get_abstract_mesh()
   if mesh.empty:
     return function(q, k, v, real)
+  rows = sharding.BATCH if k.shape[0] % sharding.batch_shards() == 0 else None
   heads = "tensor" if k.shape[1] % mesh.shape["tensor"] == 0 else None
-  spec = PartitionSpec(sharding.BATCH, heads)
+  spec = PartitionSpec(rows, heads)
   return jax.shard_map(
     function,
-    in_specs=(spec, spec, spec, PartitionSpec(sharding.BATCH)),
+    in_specs=(spec, spec, spec, PartitionSpec(rows)),
     out_specs=spec,
     check_vma=False,
   )(q, k, v, real)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from asc_jax import sharding
 from asc_jax.models import attention
 from asc_jax.models.layers import KV
 
@@ -113,3 +114,13 @@ def test_an_empty_prefix_gives_finite_values_and_gradients():
   for backend in BACKENDS:
     np.testing.assert_allclose(run(backend, q, own, prefix, none), wanted, rtol=0, atol=1e-5)
     assert np.isfinite(jax.grad(loss)(q, backend)).all()
+
+
+@pytest.mark.parametrize("batch, heads", [(4, 2), (2, 3)], ids=["split", "whole"])
+def test_the_kernel_runs_on_each_devices_questions_and_heads(batch, heads):
+  """What the mesh's axes do not divide stays whole on each device."""
+  q, own, prefix = inputs(batch=batch, heads=heads)
+  lengths = np.resize(LENGTHS, batch)
+  with jax.set_mesh(sharding.make_mesh(2, 2, 2)):
+    got = run("splash", q, own, prefix, lengths)
+  np.testing.assert_allclose(got, loop(q, own, prefix, lengths), rtol=0, atol=1e-5)
