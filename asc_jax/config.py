@@ -49,6 +49,10 @@ def _str(default, text, choices=(), optional=False):
   return Field(default, text, str, choices=choices, optional=optional)
 
 
+# Projections that take an adapter: of attention and MLP, and of Gated DeltaNet.
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+DELTA_PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
+
 FIELDS: dict[str, Field] = {
   "seed": _int(0, "seed of the data order, the adapter's start and sampling", high=2**32 - 1),
   "method": _str("asc", "a preset of METHODS; every field it sets can be overridden"),
@@ -65,7 +69,7 @@ FIELDS: dict[str, Field] = {
   "model.lora.rank": _int(0, "rank of the adapters; 0 trains all parameters"),
   "model.lora.alpha": _float(16.0, "adapters are scaled by alpha / rank"),
   "model.lora.targets": _str(
-    "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj",
+    ",".join(PROJECTIONS),
     "projections that get an adapter, comma-separated",
   ),
   "model.remat": _str(
@@ -220,8 +224,8 @@ FIELDS: dict[str, Field] = {
   "optimizer.weight_decay": _float(0.0, "decoupled weight decay, a step at learning rate 1"),
   "optimizer.clip_norm": _float(1.0, "global norm to which gradients are clipped; 0 does not clip"),
   # train
-  "train.steps": _int(8, "batches of rollouts", low=0),
-  "train.epochs": _float(None, "if set, steps follow from it (paper: 1)", low=0.0, optional=True),
+  "train.steps": _int(8, "batches of rollouts"),
+  "train.epochs": _float(None, "if set, steps follow from it (paper: 1)", optional=True),
   "train.updates_per_batch": _int(1, "updates a batch of rollouts (paper: 1)", low=1),
   "train.micro_batch": _int(
     None,
@@ -229,7 +233,7 @@ FIELDS: dict[str, Field] = {
     low=1,
     optional=True,
   ),
-  "train.checkpoint_every": _int(4, "steps between checkpoints; 0 saves only the last", low=0),
+  "train.checkpoint_every": _int(4, "steps between checkpoints; 0 saves only the last"),
   "train.keep": _int(2, "checkpoints kept", low=1),
   "train.eval_every": _int(0, "steps between evaluations; 0: before and after only"),
   "train.max_bad_steps": _int(
@@ -509,8 +513,8 @@ def _check_rules(config: config_dict.ConfigDict) -> None:
     raise UserError(
       f"config.train.micro_batch={config.train.micro_batch} does not divide config.data.batch_size={config.data.batch_size}"
     )
-  projections = FIELDS["model.lora.targets"].default.split(",")
-  for target in config.model.lora.targets.split(","):
+  projections = PROJECTIONS + DELTA_PROJECTIONS
+  for target in map(str.strip, config.model.lora.targets.split(",")):
     if target not in projections:
       raise UserError(
         f"config.model.lora.targets has {target!r}{nearest(target, projections)}; there are {', '.join(projections)}"

@@ -105,6 +105,12 @@ def test_wrong_types_unknown_and_missing_fields_are_named():
     config.validate(c)
 
 
+def test_adapters_of_delta_net_and_spaces_are_taken():
+  c = config.default_config()
+  c.model.lora.targets = "in_proj_qkv, out_proj,q_proj"
+  config.validate(c)
+
+
 def test_nearest_knows_the_right_field_in_the_wrong_group():
   assert config.nearest("advantage.beta", config.FIELDS) == "; did you mean loss.beta?"
   assert config.nearest("group_sise", config.FIELDS) == "; did you mean rollout.group_size?"

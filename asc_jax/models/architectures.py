@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from asc_jax.models import lora
+from asc_jax.config import DELTA_PROJECTIONS
 from asc_jax.models.decoder import DecoderConfig
 from asc_jax.models.delta_net import DeltaConfig
 from asc_jax.models.layers import AttentionConfig, Rope
@@ -262,7 +262,7 @@ def _qwen35(fields: Fields) -> dict[str, Any]:
 _QWEN35_LAYER = _LAYER | {
   f"delta/{ours}": f"linear_attn.{theirs}"
   for ours, theirs in (
-    *((f"{name}/kernel", f"{name}.weight") for name in lora.DELTA_PROJECTIONS),
+    *((f"{name}/kernel", f"{name}.weight") for name in DELTA_PROJECTIONS),
     ("conv/weight", "conv1d.weight"),
     ("norm/scale", "norm.weight"),
     ("dt_bias", "dt_bias"),

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from asc_jax.config import DELTA_PROJECTIONS, PROJECTIONS
 from asc_jax.types import UserError
-
-PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-DELTA_PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +20,7 @@ class LoraConfig:
   Attributes:
     rank: inner width r.
     alpha: the adapter's output is scaled by alpha / rank.
-    targets: names of projections, of `PROJECTIONS` and `DELTA_PROJECTIONS`; those that
+    targets: names of projections, of config.PROJECTIONS and DELTA_PROJECTIONS; those that
       a model lacks are passed over.
   """
 
