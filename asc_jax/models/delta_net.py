@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from asc_jax.models.layers import Linear, along_last, rms_norm
+from asc_jax.models.layers import Linear, RMSNorm, along_last
 from asc_jax.models.lora import LoraConfig
 
 CHUNK = 64
@@ -140,17 +140,11 @@ class Conv(nnx.Module):
     return y, full
 
 
-class Scale(nnx.Module):
-  def __init__(self, width: int):
-    self.scale = nnx.Param(jnp.ones((width,)))
-
-
 class DeltaNet(nnx.Module):
   """The layer around the rule: projections, convolution, gates and output norm."""
 
   def __init__(self, width: int, config: DeltaConfig, *, eps, lora: LoraConfig | None, rngs):
     self.config = config
-    self.eps = eps
     keys, values = config.key_heads * config.key_dim, config.value_heads * config.value_dim
     linear = functools.partial(Linear, lora=lora, rngs=rngs)
     self.in_proj_qkv = linear("in_proj_qkv", width, 2 * keys + values)
@@ -161,7 +155,7 @@ class DeltaNet(nnx.Module):
     self.conv = Conv(2 * keys + values, config.conv_width, rngs)
     self.dt_bias = nnx.Param(jnp.ones((config.value_heads,)))
     self.a_log = nnx.Param(jnp.zeros((config.value_heads,)))
-    self.norm = Scale(config.value_dim)
+    self.norm = RMSNorm(config.value_dim, eps)
 
   def prefill(self, x: jax.Array, lengths: jax.Array) -> tuple[jax.Array, DeltaState]:
     """x [B, 1, P, D]; only the first `lengths` tokens of a prompt are remembered."""
@@ -213,5 +207,5 @@ class DeltaNet(nnx.Module):
       o, memory = chunked(q, k, v, g, beta, state.memory)
     o = jnp.swapaxes(o, 2, 3)  # [B, G, T, h, dv]
     z = self.in_proj_z(x).reshape(o.shape).astype(jnp.float32)
-    y = rms_norm(o, self.norm.scale[...], self.eps) * jax.nn.silu(z)
+    y = self.norm(o) * jax.nn.silu(z)
     return self.out_proj(y.reshape(*rows, -1).astype(x.dtype)), full, memory

@@ -17,6 +17,7 @@ import numpy as np
 from flax import nnx
 
 from asc_jax.models import loading
+from asc_jax.models.layers import RMSNorm
 from asc_jax.types import UserError
 
 
@@ -76,18 +77,6 @@ def relative_bucket(distance: jax.Array, buckets: int, longest: int, both_ways: 
   ratio = jnp.log(jnp.maximum(distance, 1) / exact) / math.log(longest / exact)
   far = jnp.minimum(exact + (ratio * (buckets - exact)).astype(jnp.int32), buckets - 1)
   return base + jnp.where(distance < exact, distance, far)
-
-
-class RMSNorm(nnx.Module):
-  """Divides by the root mean square, in float32."""
-
-  def __init__(self, width: int, eps: float):
-    self.scale = nnx.Param(jnp.ones(width))
-    self.eps = eps
-
-  def __call__(self, x: jax.Array) -> jax.Array:
-    scale = self.scale.reshape((1,) * (x.ndim - 1) + (-1,))
-    return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.eps) * scale
 
 
 class Attention(nnx.Module):
