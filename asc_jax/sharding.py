@@ -21,24 +21,22 @@ from asc_jax.types import UserError
 AXES = ("data", "fsdp", "tensor")
 BATCH = ("data", "fsdp")
 
+# Projections out of the residual stream, and those back into it.
+_INTO = r"((q|k|v|gate|up)_proj|in_proj_(qkv|z|b|a))"
+_BACK = r"(o|down|out)_proj"
+
 # The first pattern that matches the end of a path wins. Specs are those of one layer;
 # parameters under blocks/ have the axis of repeats in front, which stays whole.
 RULES: tuple[tuple[str, P], ...] = (
   (r"embed/embedding", P("tensor", "fsdp")),  # [V, D]
   (r"head/kernel", P("fsdp", "tensor")),  # [D, V]
-  (r"(q|k|v|gate|up)_proj/kernel", P("fsdp", "tensor")),  # [D, out]
+  (rf"{_INTO}/kernel", P("fsdp", "tensor")),  # [D, out]
+  (rf"{_INTO}/lora_a", P("fsdp", None)),  # [D, r]
+  (rf"{_INTO}/lora_b", P(None, "tensor")),  # [r, out]
   (r"(q|k|v)_proj/bias", P("tensor")),  # [out]
-  (r"(o|down)_proj/kernel", P("tensor", "fsdp")),  # [in, D]
-  (r"(q|k|v|gate|up)_proj/lora_a", P("fsdp", None)),  # [D, r]
-  (r"(q|k|v|gate|up)_proj/lora_b", P(None, "tensor")),  # [r, out]
-  (r"(o|down)_proj/lora_a", P("tensor", None)),  # [in, r]
-  (r"(o|down)_proj/lora_b", P(None, "fsdp")),  # [r, D]
-  (r"in_proj_(qkv|z|b|a)/kernel", P("fsdp", "tensor")),  # [D, out]
-  (r"out_proj/kernel", P("tensor", "fsdp")),  # [in, D]
-  (r"in_proj_(qkv|z|b|a)/lora_a", P("fsdp", None)),  # [D, r]
-  (r"in_proj_(qkv|z|b|a)/lora_b", P(None, "tensor")),  # [r, out]
-  (r"out_proj/lora_a", P("tensor", None)),  # [in, r]
-  (r"out_proj/lora_b", P(None, "fsdp")),  # [r, D]
+  (rf"{_BACK}/kernel", P("tensor", "fsdp")),  # [in, D]
+  (rf"{_BACK}/lora_a", P("tensor", None)),  # [in, r]
+  (rf"{_BACK}/lora_b", P(None, "fsdp")),  # [r, D]
   (r"conv/weight", P("tensor", None, None)),  # [C, 1, W]
   (r"delta/(dt_bias|a_log)", P(None)),
   (r"\w*norm/scale", P(None)),
