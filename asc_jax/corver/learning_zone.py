@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from asc_jax.data import files
 from asc_jax.types import Example, UserError
 
 # Questions to their sampled answers' correctness, one list of `samples` a question.
@@ -55,7 +56,7 @@ def measure(
       f"{path} was made with another {' and '.join(differing)}; "
       "give the settings it was made with, or name another file"
     )
-  _cut_tail(path)
+  files.cut_tail(path)
   missing = [example for example in examples if example.id not in passed]
   for start in range(0, len(missing), batch_size):
     batch = missing[start : start + batch_size]
@@ -64,12 +65,6 @@ def measure(
       file.writelines(json.dumps({"id": k, "correct": v}) + "\n" for k, v in rows.items())
     passed.update(rows)
   return {example.id: passed[example.id] for example in examples}
-
-
-def _cut_tail(path: pathlib.Path) -> None:
-  """Removes the unfinished last line that a killed run leaves."""
-  content = path.read_bytes()
-  os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, int]]:

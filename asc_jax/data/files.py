@@ -12,6 +12,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import pathlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -187,6 +188,13 @@ def table(
     return found
   except csv.Error as e:
     raise UserError(f"{path}:{reader.line_num}: expected a quoted table ({e})") from None
+
+
+def cut_tail(path: str | os.PathLike) -> None:
+  """Removes the unfinished last line that a killed writer leaves in a file of lines."""
+  path = pathlib.Path(path)
+  if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
+    os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def stable_id(text: str) -> str:

@@ -17,6 +17,7 @@ import typing
 from collections.abc import Iterable
 from typing import Any, TypedDict
 
+from asc_jax.data import files
 from asc_jax.types import UserError
 
 
@@ -172,17 +173,10 @@ def append(path: str | os.PathLike, rows: Iterable[Record]) -> None:
   """Appends records, each line in one write, after whatever whole lines the file holds."""
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
-  cut_tail(path)
+  files.cut_tail(path)
   with open(path, "ab", buffering=0) as file:
     for row in rows:
       file.write(encode(row).encode())
-
-
-def cut_tail(path: str | os.PathLike) -> None:
-  """Removes the unfinished last line that a killed writer leaves."""
-  path = pathlib.Path(path)
-  if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
-    os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def read(path: str | os.PathLike) -> list[Record]:

@@ -5,6 +5,7 @@ import json
 import pytest
 from synthetic_records import record, sentence
 
+from asc_jax.data import files
 from asc_jax.evaluation import records
 from asc_jax.types import UserError
 
@@ -45,7 +46,7 @@ def test_a_killed_writers_half_line_is_cut_before_the_next(tmp_path):
 def test_a_half_first_line_leaves_an_empty_file(tmp_path):
   path = tmp_path / "records.jsonl"
   path.write_text('{"run": "ba')
-  records.cut_tail(path)
+  files.cut_tail(path)
   assert path.read_bytes() == b""
 
 
