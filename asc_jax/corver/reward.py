@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +23,7 @@ from asc_jax.corver.verify import Verdict, Verifier
 from asc_jax.objective import advantages
 from asc_jax.objective.spread import spread
 from asc_jax.text import alignment, answers, refusals
-from asc_jax.types import Weighted
-
-if TYPE_CHECKING:
-  from asc_jax.types import Array
+from asc_jax.types import Array, Weighted
 
 Outcome = Literal["correct", "wrong", "refused"]
 

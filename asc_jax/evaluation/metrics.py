@@ -64,7 +64,7 @@ PAPER = (
   Column("R", "reward", BESPOKE),
 )
 EXTRA = (Column("<5 words", "short"), Column(f"Supp [{JUDGE}]", "supported_count", JUDGE))
-_OWN = {  # what a reward or a stand-in measures, under its own name
+OWN = {  # what a reward or a stand-in measures, under its own name
   "R": "reward",
   "Err": "unsupported",
   "Supp": "supported_count",
@@ -115,7 +115,7 @@ def columns(records: Iterable[Record]) -> tuple[Column, ...]:
     Column(f"{name} [{instrument}]", kind, instrument)
     for instrument in instruments
     if instrument in rewards or instrument not in paper
-    for name, kind in _OWN.items()
+    for name, kind in OWN.items()
     if (kind, instrument) not in known
   ]
   return (*PAPER, *EXTRA, *credit, *own)

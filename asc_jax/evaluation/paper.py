@@ -61,8 +61,10 @@ def measured_by(instrument: str | None) -> dict[str, metrics.Column]:
   table = {column.name: column for column in metrics.PAPER}
   if instrument is None:
     return table
-  kinds = {"R": "reward", "Err": "unsupported", "Supp": "supported_count", "Vac": "vacuous"}
-  own = {n: metrics.Column(f"{n} [{instrument}]", kind, instrument) for n, kind in kinds.items()}
+  own = {
+    name: metrics.Column(f"{name} [{instrument}]", kind, instrument)
+    for name, kind in metrics.OWN.items()
+  }
   return {**table, **own}
 
 
