@@ -89,7 +89,6 @@ def load(path: pathlib.Path, name: str) -> Run:
     if not files and not curves:
       raise UserError(
         f"{path}: neither records/*.jsonl nor metrics.jsonl; give a workdir of asc_jax.main"
-        " or asc_jax.evaluate"
       )
   else:
     files = [path]
@@ -245,5 +244,7 @@ if __name__ == "__main__":
     fields=None,
     positional="runs",
     out=Field(None, "folder of the report; None: report/ in the first RUN", optional=True),
-    judgements=Field(None, "JSON lines of python -m asc_jax.tools.judge", optional=True),
+    judgements=Field(
+      None, "JSON lines of judged pairs (asc_jax/evaluation/pairwise.py)", optional=True
+    ),
   )

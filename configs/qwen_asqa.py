@@ -17,7 +17,6 @@ Group size, KL weight, learning rate, warm-up, epoch and updates a batch are the
 It does not give batch size, temperature and lengths: those here are ours. Its reward
 checker is Bespoke-MiniCheck-7B; this file names the packaged stand-in, so that the
 results cannot be the paper's until `checker.name` and `checker.path` name that one.
-The Qwen3.5 architecture is not implemented yet: the run says so before it loads anything.
 
 Hardware: a v5p-16 slice (8 chips of 95 GB): parameters, their Adam moments and the
 reference, all float32, are 144 GB sharded over fsdp. Hours: not measured.

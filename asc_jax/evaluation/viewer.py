@@ -202,7 +202,7 @@ def render(rows: Sequence[Record], title: str) -> str:
     title: the page's heading.
   """
   if not rows:
-    raise UserError(f"{title}: no records to show; run python -m asc_jax.evaluate first")
+    raise UserError(f"{title}: no records to show; run python -m asc_jax.main first")
   script = (_TEMPLATES / "viewer.js").read_text()
   return fill(
     "viewer.html.j2",
