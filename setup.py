@@ -30,7 +30,6 @@ setup(
     "absl-py>=2.1",
     "flax>=0.12.8",
     "grain>=0.2.18",
-    "importlib-resources>=6.0",  # tensorflow-datasets imports it and does not require it
     "importlib_resources>=6.0",  # tensorflow-datasets uses it and does not ask for it
     "jax>=0.10.2",
     "jinja2>=3.1",

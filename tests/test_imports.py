@@ -77,8 +77,7 @@ def test_imports_go_one_way(path):
       target = area(name)
       assert target in LAYERS and allowed(importer, target), f"{path.name} imports {name}"
     if importer in ("types", "config", "text", "data"):
-      lazily_typed = importer == "types"  # under TYPE_CHECKING, never at run time
-      assert lazily_typed or name.split(".")[0] not in ("jax", "flax", "optax"), name
+      assert name.split(".")[0] not in ("jax", "flax", "optax"), name
     assert name.split(".")[0] not in ("torch", "tensorflow"), f"{path.name} imports {name}"
 
 
