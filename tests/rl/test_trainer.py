@@ -92,7 +92,7 @@ def test_a_run_ends_with_its_tables_and_digest(uninterrupted):
   assert len(digest) == 64
   for text in ("where the time went", "base", "trained", "groups with non-zero advantages"):
     assert text in result.stdout
-  assert "parameters changed" in result.stdout or "FAILED" not in result.stdout
+  assert "FAILED" not in result.stdout
   steps = [row["step"] for row in logs.read_metrics(workdir / "metrics.jsonl")]
   assert steps == [1, 2, 3, 4]
   assert json.loads((workdir / "config.json").read_text())["train.steps"] == STEPS
