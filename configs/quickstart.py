@@ -29,7 +29,11 @@ def get_config():
 
   config.data.corpus = "quickstart"
   config.data.batch_size = 2
-  config.data.prompt_buckets = (256, 384)
+  config.data.prompt_buckets = (384,)
+  # Short enough that most answers end within max_tokens.
+  config.data.instruction = (
+    "Answer the question in one or two short sentences, in your own words, using only the passages."
+  )
 
   config.rollout.group_size = 8
   config.rollout.max_tokens = 48

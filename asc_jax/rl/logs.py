@@ -36,6 +36,7 @@ class MetricsWriter:
     self._file.flush()
     for name, value in metrics.items():
       self._board.add_scalar(name, value, step)
+    self._board.flush()  # a killed run keeps the points that its metrics.jsonl has
 
   def close(self) -> None:
     self._file.close()
