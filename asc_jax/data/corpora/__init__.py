@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from asc_jax.config import nearest
-from asc_jax.data import lexical
+from asc_jax.data import ranking
 from asc_jax.types import Example, UserError
 
 
@@ -65,7 +65,7 @@ def read(
     path: its file or folder, in the format in which the corpus is published; None
       for packaged corpora.
     passage_words: keep a question's lexically best passages up to so many words
-      (`lexical.cut`); None keeps all.
+      (`ranking.cut`); None keeps all.
 
   Returns:
     The usable examples in the corpus's order, and how many rows were dropped for
@@ -93,7 +93,7 @@ def read(
       dropped[f"no {reader.needs}"] += 1
     else:
       seen.add(example.id)
-      examples.append(lexical.cut(example, passage_words) if passage_words else example)
+      examples.append(ranking.cut(example, passage_words) if passage_words else example)
   if not examples:
     reasons = ", ".join(f"{reason}: {n}" for reason, n in sorted(dropped.items())) or "no rows"
     raise UserError(f"{name} at {path} holds no usable question ({reasons})")

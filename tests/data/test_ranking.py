@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from asc_jax.data import lexical
+from asc_jax.data import ranking
 from asc_jax.types import Example, Passage
 
 
@@ -32,12 +32,12 @@ def test_rank_is_okapi_bm25():
       )
     return total
 
-  assert lexical.rank(question, texts) == sorted(range(4), key=score, reverse=True)
+  assert ranking.rank(question, texts) == sorted(range(4), key=score, reverse=True)
 
 
 def test_no_shared_word_keeps_the_order():
-  assert lexical.rank("zebra", ["a b", "c d", "e"]) == [0, 1, 2]
-  assert lexical.rank("", []) == []
+  assert ranking.rank("zebra", ["a b", "c d", "e"]) == [0, 1, 2]
+  assert ranking.rank("", []) == []
 
 
 @pytest.mark.parametrize(
@@ -51,5 +51,5 @@ def test_cut_keeps_whole_passages_in_their_order(room, kept):
     Passage("c", "x y z"),
     Passage("d", "one two three four"),
   )
-  cut = lexical.cut(Example("1", "toy", "otters?", passages), room)
+  cut = ranking.cut(Example("1", "toy", "otters?", passages), room)
   assert "".join(p.title for p in cut.passages) == kept
