@@ -21,6 +21,7 @@ from asc_jax.evaluation.records import Record
 from asc_jax.types import UserError
 
 MEAN = "mean"  # the row of the plain mean over corpora
+MIN_QUESTIONS = 50  # fewer give no interval
 
 
 class Change(NamedTuple):
@@ -91,7 +92,7 @@ def compare(
   *,
   resamples: int = 10_000,
   seed: int = 0,
-  min_questions: int = 50,
+  min_questions: int = MIN_QUESTIONS,
 ) -> dict[str, dict[str, Change]]:
   """What `method` changes, for each corpus and for their mean (`MEAN`).
 

@@ -77,7 +77,6 @@ def win_rate(
   *,
   resamples: int = 10_000,
   seed: int = 0,
-  min_questions: int = 50,
 ) -> Rate:
   """How often `a` wins, pairs weighted alike, resampled over questions."""
   sums: dict[tuple[str, str], np.ndarray] = {}
@@ -88,7 +87,7 @@ def win_rate(
   stacked = np.stack(list(sums.values()))  # [questions, 2]
   above, below = stacked.sum(axis=0)
   low, high = None, None
-  if len(stacked) >= min_questions:
+  if len(stacked) >= bootstrap.MIN_QUESTIONS:
     drawn = bootstrap.resampled(stacked, resamples=resamples, seed=seed)
     low, high = bootstrap.interval(100 * drawn[:, 0] / drawn[:, 1])
   return Rate(100 * above / below, low, high, len(stacked))

@@ -19,7 +19,7 @@ def _shares(rows, instrument: str) -> list[tuple[float | None, float | None, flo
   _, sums = metrics.question_sums(rows, table)
   points = metrics.values(sums.sum(axis=0), table)
   limits: list = [(None, None)] * 2
-  if len(sums) >= 50:
+  if len(sums) >= bootstrap.MIN_QUESTIONS:
     drawn = metrics.values(bootstrap.resampled(sums, resamples=10_000, seed=0), table)
     limits = [bootstrap.interval(drawn[:, i]) for i in range(2)]
   return [
