@@ -11,7 +11,7 @@ The extractor here is the packaged rules; the paper's is a checkpoint of its own
 --config.corver.extractor=QuCo-extractor-0.5B --config.corver.extractor_prompt=PROMPT.txt
 The index is one of Wikipedia, made by asc_jax.tools.corver_index.
 
-Hardware: a v5p-8 slice (4 chips of 95 GB): frozen weights of 33 GB in float32, sharded. Hours: not measured.
+Hardware: a v5p-8 slice (4 chips of 95 GB): frozen weights of 16 GB in bfloat16, sharded. Hours: not measured.
 
   python -m asc_jax.main --config=configs/corver_qwen8b.py --workdir=runs/corver_qwen8b \
     --config.model.path=Qwen3-8B --config.data.path=NQ-open.train.jsonl \
