@@ -52,10 +52,6 @@ class PromptResult(NamedTuple):
   example: Example
   cut: int
 
-  @property
-  def passages_kept(self) -> tuple[Passage, ...]:
-    return self.example.passages
-
 
 def encode_chat(
   tokenizer, messages: Sequence[Mapping[str, str]], *, thinking: bool = False
@@ -87,7 +83,6 @@ def question_prompt(
   overlong: str = "cut",
   system_role: bool = True,
   max_passages: int | None = None,
-  thinking: bool = False,
 ) -> PromptResult | None:
   """The prompt of a question with its passages.
 
@@ -101,7 +96,6 @@ def question_prompt(
     system_role: send the instruction as a system message, not in front of the
       question.
     max_passages: passages kept before anything is cut, in order; None keeps all.
-    thinking: see `encode_chat`.
 
   Returns:
     The prompt, or None where it is dropped: it does not fit, and with "cut", not
@@ -111,7 +105,7 @@ def question_prompt(
 
   def attempt(kept: Sequence[Passage]) -> PromptResult | None:
     messages = question_messages(example.question, kept, instruction, system_role)
-    ids = encode_chat(tokenizer, messages, thinking=thinking)
+    ids = encode_chat(tokenizer, messages)
     if len(ids) > max_tokens:
       return None
     shown = dataclasses.replace(example, passages=tuple(kept))

@@ -109,7 +109,7 @@ def prompt(max_tokens, example=EXAMPLE, **options):
 def test_a_prompt_that_fits_is_whole():
   found = prompt(1000)
   assert found.example == EXAMPLE and found.cut == 0
-  assert found.passages_kept == EXAMPLE.passages
+  assert found.example.passages == EXAMPLE.passages
   text = found.text
   assert text.startswith("<s><|im_start|>Use the passages.<|im_end|><|im_start|>Passage 1: T0\none")
   assert text.endswith("Question: When did it open?<|im_end|><|im_start|>")
@@ -120,7 +120,7 @@ def test_a_prompt_that_fits_is_whole():
 def test_the_last_passages_go_first_and_whole(kept):
   fits = len(prompt(1000, max_passages=kept).ids)
   found = prompt(fits)
-  assert found.passages_kept == EXAMPLE.passages[:kept]
+  assert found.example.passages == EXAMPLE.passages[:kept]
   assert found.cut == 4 - kept and len(found.ids) == fits
   assert prompt(len(prompt(1000).ids) - 1, overlong="drop") is None
 
@@ -128,11 +128,11 @@ def test_the_last_passages_go_first_and_whole(kept):
 def test_one_passage_too_long_is_cut_at_a_word():
   fits = len(prompt(1000, max_passages=1).ids)
   found = prompt(fits - 1)
-  assert found.passages_kept == (Passage("T0", "one two three"),)
+  assert found.example.passages == (Passage("T0", "one two three"),)
   assert found.cut == 4  # three left out, one shortened
   assert "three" in found.text and "xxx" not in found.text
   shorter = prompt(len(found.ids) - 1)
-  assert shorter.passages_kept == (Passage("T0", "one two"),)
+  assert shorter.example.passages == (Passage("T0", "one two"),)
 
 
 def test_a_prompt_never_becomes_empty_silently():
@@ -140,7 +140,7 @@ def test_a_prompt_never_becomes_empty_silently():
   long = tuple(Passage("", "word " * 600) for _ in range(5))
   found = prompt(512, example=dataclasses.replace(EXAMPLE, passages=long))
   assert found.cut == 5 and 500 < len(found.ids) <= 512
-  assert found.passages_kept[0].text.startswith("word word")
+  assert found.example.passages[0].text.startswith("word word")
   assert prompt(20) is None  # not even one word fits
   assert prompt(20, example=dataclasses.replace(EXAMPLE, passages=())) is None
 
