@@ -257,7 +257,7 @@ def open_index(
 
   Args:
     path: the index's folder.
-    tokenizer: of an index made elsewhere; None for one made here.
+    tokenizer: of an index made elsewhere, or its folder or name; None for one made here.
     token_dtype: of an index made elsewhere.
     version: of an index made elsewhere.
     fold_case: a word matches whatever its case.
@@ -277,5 +277,9 @@ def open_index(
     raise UserError(f"{path} holds an unfinished index; remove it and build it again")
   if tokenizer is None:
     raise UserError(f"{path} is an index of subword tokens; name its tokenizer (--tokenizer)")
+  if isinstance(tokenizer, str):
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tokenizer)
   terms = tokenizer_terms(tokenizer, fold_case=fold_case)
   return Index(path, terms, token_dtype=token_dtype, version=version, **settings)

@@ -171,14 +171,9 @@ def from_config(
     with tempfile.TemporaryDirectory() as folder:  # what is mapped outlives its names
       build.build([config.index], folder)
       return from_config(_with_index(config, folder), generate)
-  tokenizer = None
-  if config.tokenizer is not None:
-    import transformers
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(config.tokenizer)
   opened = open_index(
     config.index,
-    tokenizer=tokenizer,
+    tokenizer=config.tokenizer,
     token_dtype=config.token_dtype,
     version=config.version,
     fold_case=config.fold_case,

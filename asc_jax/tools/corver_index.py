@@ -57,16 +57,12 @@ def build(phrases: list[str], *, input, out, **settings) -> None:
   )
 
 
-def count(phrases: list[str], *, index, tokenizer, **settings) -> None:
+def count(phrases: list[str], *, index, **settings) -> None:
   """Prints how often the content words of all phrases meet."""
   query = triplets.query_words(*phrases)
   if not query:
     raise UserError(f"count {' '.join(phrases)!r} has no content word; name what to look for")
-  if tokenizer is not None:
-    import transformers
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tokenizer)
-  opened = index_lib.open_index(_given("index", index), tokenizer=tokenizer, **settings)
+  opened = index_lib.open_index(_given("index", index), **settings)
   start = time.perf_counter()
   found = opened.count(*query)
   elapsed = 1000 * (time.perf_counter() - start)

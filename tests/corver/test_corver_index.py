@@ -230,6 +230,11 @@ def test_an_index_of_subword_tokens(tmp_path, subwords, version, fold_case, expe
   folder = foreign_index(tmp_path / "foreign", lines, 0xFFFF, version)
   opened = index.open_index(folder, tokenizer=subwords, version=version, fold_case=fold_case)
   assert opened.count("Curie", "Nobel", "Prize") == index.Count(expected, False)
+  subwords.save_pretrained(tmp_path / "tokenizer")
+  named = index.open_index(
+    folder, tokenizer=str(tmp_path / "tokenizer"), version=version, fold_case=fold_case
+  )
+  assert named.count("Curie", "Nobel", "Prize") == index.Count(expected, False)
   with pytest.raises(UserError, match="--tokenizer"):
     index.open_index(folder)
 
