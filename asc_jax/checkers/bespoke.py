@@ -45,7 +45,7 @@ def load(
   prompt: str | None = None,
   dtype: str = "float32",
   mesh=None,
-  tokens_per_batch: int = 512,
+  tokens_per_batch: int = 256,
 ) -> Bespoke:
   """Reads the folder as it is published.
 

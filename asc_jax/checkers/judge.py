@@ -41,7 +41,7 @@ def load(
   window: int = 32768,
   dtype: str = "float32",
   mesh=None,
-  tokens_per_batch: int = 512,
+  tokens_per_batch: int = 256,
 ) -> Judge:
   """Reads a decoder and its prompt.
 

@@ -21,7 +21,7 @@ from asc_jax.text import prompts
 from asc_jax.types import UserError
 
 PREFIX_BUCKETS = (128, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 32768)
-REST_BUCKETS = (32, 64, 128, 256, 512, 1024)
+REST_BUCKETS = (32, 48, 64, 96, 128, 256, 512, 1024)
 _PROBE = "※"  # no sentence begins like this, so nothing of a sentence is in the prefix
 
 Messages = list[dict[str, str]]
@@ -52,7 +52,7 @@ class SharedDocument(base.Checker):
     *,
     weights_hash: str,
     window: int,
-    tokens_per_batch: int = 512,
+    tokens_per_batch: int = 256,
   ):
     self.tokenizer = tokenizer
     self.messages = messages
