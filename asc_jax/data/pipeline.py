@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+# For ever, for any run. grain's own infinite repeat has a length that batches of one
+# example cannot count.
+_EPOCHS = 2**32
+
+
 def batches(
   examples: Sequence[T],
   *,
@@ -61,7 +66,7 @@ def batches(
     grain.MapDataset.source(examples)
     .seed(seed)
     .shuffle()
-    .repeat()  # reshuffles each epoch
+    .repeat(_EPOCHS)  # reshuffles each epoch
     .batch(batch_size, batch_fn=lambda batch: list(batch)[mine])
   )
   # The examples are in memory: threads would only add a way to differ.

@@ -35,6 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asc_jax.evaluation.records import Record, SentenceRecord, real_sentences
+from asc_jax.text.copying import count_short
 
 
 class Column(NamedTuple):
@@ -174,8 +175,8 @@ def ratio(record: Record, column: Column) -> tuple[float, float]:
     case "em":
       return (0, 0) if record["em"] is None else (record["em"], 1)
     case "short":
-      spans = [record["answer"][s["start"] : s["end"]] for s in real_sentences(record)]
-      return sum(len(text.split()) < 5 for text in spans), len(spans)
+      spans = [(s["start"], s["end"]) for s in real_sentences(record)]
+      return count_short(record["answer"], spans), len(spans)
   raise ValueError(f"no metric of kind {column.kind!r}")
 
 

@@ -12,6 +12,7 @@ from ml_collections import config_dict
 
 from asc_jax import sharding
 from asc_jax.checkers.base import Checker
+from asc_jax.data.answerable import answerable
 from asc_jax.evaluation import records
 from asc_jax.models import decoder
 from asc_jax.rl import rollouts, sampler, update
@@ -120,12 +121,14 @@ class Evaluator:
 
 
 def credit_and_advantage(packed: Sentences, scores: Scores, config):
-  """NumPy float32[B, G, S] credit, and advantages where there are two answers or more."""
+  """NumPy float32[B, G, S] credit, NaN where unscored, and advantages of two answers or more."""
   settings = update.objective(config)
+  packed = update.scored(packed, scores, settings)
   credit, _ = update.credits(packed, scores, settings)
+  shown = np.where(packed.mask, credit, np.nan)
   if packed.mask.shape[1] < 2:
-    return np.asarray(credit), None
-  return np.asarray(credit), np.asarray(update.unit_advantages(packed, credit, settings)[0])
+    return shown, None
+  return shown, np.asarray(update.unit_advantages(packed, credit, settings)[0])
 
 
 def describe_question(question: rollouts.Question) -> dict:
@@ -136,7 +139,7 @@ def describe_question(question: rollouts.Question) -> dict:
     "question": example.question,
     "prompt": question.prompt,
     "passages": [{"title": p.title, "text": p.text} for p in example.passages],
-    "answerable": example.answerable,
+    "answerable": answerable(example),
   }
 
 
@@ -147,11 +150,13 @@ def describe_answer(question: rollouts.Question, answer: rollouts.Answer, ngram:
   em = None
   if example.qa_pairs:
     em = answers_lib.asqa_exact_match(answer.text, example.qa_pairs)
+  elif example.aliases:
+    em = float(answers_lib.alias_match(answer.text, example.aliases))
   return {
     "answer": answer.text,
     "finished": answer.finished,
     "words": len(answer.copy_mask),
-    "copy": float(np.mean(answer.copy_mask)) if len(answer.copy_mask) else 0.0,
+    "copy": answer.copy_share,
     "declines": refusals.declines(answer.text),
     "em": em,
     "matches": [
@@ -175,7 +180,7 @@ def describe_sentences(answer, passages, credit, advantage, scores, config) -> l
         "copy_share": float(shares[s]),
         "refusal": refusals.is_refusal(answer.text[start:end]),
         "complete": answer.finished or not last,
-        "credit": float(credit[s]),
+        "credit": number(credit[s]),
         "advantage": None if advantage is None else float(advantage[s]),
         "scores": {
           name: {

@@ -45,6 +45,13 @@ def parse_targets(text: str) -> tuple[str, ...]:
   return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def from_config(section) -> LoraConfig | None:
+  """The adapter that a config's section `model.lora` describes; None at rank 0."""
+  if not section.rank:
+    return None
+  return LoraConfig(section.rank, section.alpha, parse_targets(section.targets))
+
+
 def merge(params: dict, adapter: dict, lora: LoraConfig) -> dict:
   """The weights with the adapter added in: kernel + (alpha / rank) A B, in float32."""
   merged = {}

@@ -57,6 +57,47 @@ def config_diff(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:
   ]
 
 
+def is_complete(step: pathlib.Path) -> bool:
+  """Whether orbax ended writing a step's folder."""
+  return all((step / name).exists() for name in COMMIT_MARKERS)
+
+
+def latest_step(workdir: pathlib.Path) -> int | None:
+  """The newest complete step of a run that may be running; changes nothing."""
+  steps = (pathlib.Path(workdir) / "checkpoints").glob("[0-9]*")
+  return max((int(s.name) for s in steps if s.name.isdigit() and is_complete(s)), default=None)
+
+
+def restore(workdir: pathlib.Path, step: int, like: Any) -> Any:
+  """The part of a checkpoint that `like` names, with its structure, types and shardings.
+
+  Raises:
+    UserError: the checkpoint holds other parameters than `like`.
+  """
+  wanted = {
+    name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
+    for name, x in named(like).items()
+  }
+  folder = pathlib.Path(workdir).absolute() / "checkpoints" / str(step)
+  with ocp.PyTreeCheckpointer() as reader:
+    # The handler's own: the checkpointer looks for a step's metadata in an item's folder.
+    saved = reader.handler.metadata(folder / "state").tree
+    for name, x in wanted.items():
+      shape = tuple(saved[name].shape) if name in saved else None
+      if shape != x.shape:
+        raise UserError(
+          f"checkpoint {folder} is of another model: {name} has shape {shape}, the config's model "
+          f"wants {x.shape}; use the config it was trained with"
+        )
+    args = ocp.args.PyTreeRestore(
+      wanted,
+      restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
+      partial_restore=True,
+    )
+    restored = reader.restore(folder / "state", args=args)
+  return jax.tree.unflatten(jax.tree.structure(like), [restored[name] for name in wanted])
+
+
 class Checkpoints:
   """The checkpoints of one work directory.
 
@@ -66,14 +107,11 @@ class Checkpoints:
   """
 
   def __init__(self, workdir: pathlib.Path, keep: int = 1):
-    self.folder = pathlib.Path(workdir).absolute() / "checkpoints"
+    self.workdir = pathlib.Path(workdir).absolute()
+    self.folder = self.workdir / "checkpoints"
     self._remove_incomplete()
     self._manager = ocp.CheckpointManager(
       self.folder,
-      item_handlers={  # named here, so that a fresh process can read the metadata
-        "state": ocp.StandardCheckpointHandler(),
-        "meta": ocp.JsonCheckpointHandler(),
-      },
       options=ocp.CheckpointManagerOptions(
         max_to_keep=keep, create=True, cleanup_tmp_directories=True
       ),
@@ -82,7 +120,7 @@ class Checkpoints:
   def _remove_incomplete(self):
     """A step whose commit marker is missing was not saved, whatever its name says."""
     for step in sorted(self.folder.glob("[0-9]*")):
-      if step.name.isdigit() and not all((step / name).exists() for name in COMMIT_MARKERS):
+      if step.name.isdigit() and not is_complete(step):
         logging.warning("checkpoint %s is incomplete; it is removed and the step runs again", step)
         if jax.process_index() == 0:
           shutil.rmtree(step)
@@ -99,34 +137,6 @@ class Checkpoints:
 
   def meta(self, step: int) -> dict[str, Any]:
     return self._manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))["meta"]
-
-  def restore(self, step: int, like: Any) -> Any:
-    """A tree with the structure, types and shardings of `like`.
-
-    Raises:
-      UserError: the checkpoint holds other parameters than `like`.
-    """
-    wanted = named(like)
-    self._check(step, wanted)
-    abstract = {
-      name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
-      for name, leaf in wanted.items()
-    }
-    restored = self._manager.restore(
-      step, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract))
-    )["state"]
-    return jax.tree.unflatten(jax.tree.structure(like), [restored[name] for name in wanted])
-
-  def _check(self, step: int, wanted: dict[str, jax.Array]):
-    saved = self._manager.item_metadata(step)["state"]
-    for name in sorted(wanted.keys() | saved.keys()):
-      ours, theirs = wanted.get(name), saved.get(name)
-      shapes = tuple(None if x is None else tuple(x.shape) for x in (ours, theirs))
-      if shapes[0] != shapes[1]:
-        raise UserError(
-          f"checkpoint {self.folder / str(step)} is of another model: {name} has shape "
-          f"{shapes[1]}, the config's model wants {shapes[0]}; use the config it was trained with"
-        )
 
   def wait(self) -> None:
     """Returns when every save under way is complete."""

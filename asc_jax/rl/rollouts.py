@@ -38,6 +38,11 @@ class Answer(NamedTuple):
   copy_mask: np.ndarray  # bool[words]
   finished: bool
 
+  @property
+  def copy_share(self) -> float:
+    """Share of the words inside verbatim matches; 0 for an answer without words."""
+    return float(self.copy_mask.mean()) if self.copy_mask.size else 0.0
+
   def sentences(self) -> list[str]:
     return [self.text[start:end] for start, end in self.spans]
 
@@ -164,8 +169,7 @@ def pack_sentences(
     packed.ids[index][: len(answer.ids)] = answer.ids
     packed.mask[index][:count] = True
     packed.copied[index][:count] = answer.copied
-    if answer.copy_mask.size:
-      packed.copy_share[index] = answer.copy_mask.mean()
+    packed.copy_share[index] = answer.copy_share
     if count and not answer.finished:
       packed.complete[index][count - 1] = False
     if not count and empty_answer == "sentence":

@@ -6,7 +6,6 @@ import pathlib
 from typing import Any
 
 import jax
-import orbax.checkpoint as ocp
 from ml_collections import config_dict
 
 from asc_jax.models import checkpoints, lora
@@ -36,47 +35,18 @@ def load(
   Raises:
     UserError: there is no complete checkpoint, or it is of another model.
   """
-  folder = pathlib.Path(workdir).absolute() / "checkpoints"
-  step = checkpointing.Checkpoints(folder.parent).latest() if folder.is_dir() else None
+  step = checkpointing.latest_step(pathlib.Path(workdir))
   if step is None:
     raise UserError(f"--workdir={workdir} holds no complete checkpoint; train there first")
-  settings = config.model.lora
-  adapter = None
-  if settings.rank:
-    adapter = lora.LoraConfig(settings.rank, settings.alpha, lora.parse_targets(settings.targets))
   state, tokenizer = checkpoints.load(
     config.model.path,
     dtype=dtype,
-    lora=adapter,
+    lora=lora.from_config(config.model.lora),
     mesh=mesh,
     attention=config.model.attention,
     remat=config.model.remat,
   )
-  return step, state.with_trainable(_restore(folder, step, state.trainable())), tokenizer
-
-
-def _restore(folder: pathlib.Path, step: int, like: Any) -> Any:
-  """Reads what was trained, and leaves Adam's moments on the disk."""
-  wanted = {
-    name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
-    for name, x in checkpointing.named({"trainable": like}).items()
-  }
-  with ocp.PyTreeCheckpointer() as reader:
-    path = folder / str(step) / "state"
-    saved = reader.metadata(path).item_metadata
-    for name, x in wanted.items():
-      shape = tuple(saved[name].shape) if name in saved else None
-      if shape != x.shape:
-        raise UserError(
-          f"checkpoint {folder / str(step)} is of another model: {name} has shape {shape}, the "
-          f"config's model wants {x.shape}; use the config it was trained with"
-        )
-    restored = reader.restore(
-      path,
-      args=ocp.args.PyTreeRestore(
-        wanted,
-        restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
-        partial_restore=True,
-      ),
-    )
-  return jax.tree.unflatten(jax.tree.structure(like), [restored[name] for name in wanted])
+  saved = checkpointing.restore(
+    pathlib.Path(workdir), step, {"trainable": state.trainable()}
+  )  # Adam's moments stay on the disk
+  return step, state.with_trainable(saved["trainable"]), tokenizer

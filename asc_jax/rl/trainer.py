@@ -83,6 +83,13 @@ class Trainer:
 
   def __init__(self, config: config_dict.ConfigDict, workdir: pathlib.Path | None = None):
     config_lib.validate(config)
+    if jax.process_count() > 1:
+      raise UserError(f"{jax.process_count()} hosts were found; a run takes one host today")
+    if config.corver.on:
+      raise UserError(
+        "config.method=corver is not wired into training yet; its index and reward are in "
+        "asc_jax.tools.corver_index and asc_jax.corver"
+      )
     set_compilation_cache(config.train.compilation_cache)
     self.config = config
     self.settings = update.objective(config)
@@ -161,15 +168,10 @@ class Trainer:
 
   def _load_model(self) -> decoder.DecoderState:
     model = self.config.model
-    adapter = None
-    if model.lora.rank:
-      adapter = lora.LoraConfig(
-        rank=model.lora.rank, alpha=model.lora.alpha, targets=lora.parse_targets(model.lora.targets)
-      )
     state, _ = checkpoints.load(
       model.path,
       dtype=compute_type(model.dtype),
-      lora=adapter,
+      lora=lora.from_config(model.lora),
       mesh=self.mesh,
       seed=self.config.seed,
       attention=model.attention,
@@ -183,7 +185,6 @@ class Trainer:
     return {
       "config": config_lib.flatten(self.config),
       "cursor": json.dumps(self.iterator.get_state()),
-      "seed": self.config.seed,
     }
 
   def _check_resume(self):
@@ -201,7 +202,7 @@ class Trainer:
     if self.checkpoints is None or latest is None:
       return 0
     with self.clock("restore"):
-      saved = self.checkpoints.restore(latest, self._saved())
+      saved = checkpointing.restore(self.checkpoints.workdir, latest, self._saved())
       model = self.train_state.model.with_trainable(saved["trainable"])
       self.train_state = update.TrainState(
         model, saved["opt_state"], saved["step"], saved["bad_steps"]
@@ -330,7 +331,8 @@ class Trainer:
         device = self.update(batch)
         flush()  # the step before: its update ended before this one's generation
         host = text_metrics(answers)
-        host["time/step"] = -started + (started := time.perf_counter())
+        ended = time.perf_counter()
+        host["time/step"], started = ended - started, ended
         tokens = sum(len(a.ids) for group in answers for a in group)
         host["time/tokens_per_second"] = tokens / host["time/step"]
         pending = (step + 1, device, host)

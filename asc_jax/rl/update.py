@@ -135,6 +135,23 @@ def credits(
   return credit, supported
 
 
+def scored(sentences: Sentences, scores: Scores, settings: Objective) -> Sentences:
+  """`sentences` without those that a test which is on could not score.
+
+  A failed score (NaN) is no verdict: such a sentence neither earns nor lowers the
+  mean that the others are compared with. Copied sentences need no score where
+  being copied decides already.
+  """
+  failed = jnp.zeros_like(sentences.mask)
+  for on, score in (
+    (settings.supported, scores.supported),
+    (settings.vacuous, scores.vacuous),
+  ):
+    failed |= jnp.isnan(score) & on
+  decided = sentences.pseudo | (sentences.copied & settings.authored)
+  return sentences._replace(mask=sentences.mask & (decided | ~failed))
+
+
 def unit_advantages(
   sentences: Sentences, credit: jax.Array, settings: Objective
 ) -> tuple[jax.Array, jax.Array]:
@@ -155,7 +172,7 @@ def unit_advantages(
 
 def token_advantages(batch: Batch, settings: Objective) -> tuple[jax.Array, dict[str, Weighted]]:
   """Every token's advantage, float32[B, G, T], and the rewards' metrics."""
-  sentences = batch.sentences
+  sentences = scored(batch.sentences, batch.scores, settings)
   credit, supported = credits(sentences, batch.scores, settings)
   _, advantages = unit_advantages(sentences, credit, settings)
   nonzero = jnp.any(advantages != 0, axis=(1, 2))
@@ -168,6 +185,7 @@ def token_advantages(batch: Batch, settings: Objective) -> tuple[jax.Array, dict
     "text/copy": Weighted(sentences.copy_share.sum(), answers),
     "text/copied_sentences": Weighted(copied.sum(), counted),
     "text/sentences": Weighted(counted, answers),
+    "reward/unscored": Weighted((batch.sentences.mask & ~sentences.mask).sum(), answers),
     "rollout/tokens": Weighted(batch.rollout.lengths.sum(), answers),
     "rollout/truncated": Weighted((~batch.rollout.finished).sum(), answers),
   }
@@ -228,14 +246,13 @@ def _loss(trainable, model, batch: Batch, advantages, settings: Objective):
   logps = _answer_log_probs(
     model.with_trainable(trainable), batch.prompts, batch.rollout.tokens, settings
   )  # [B, G, T]
-  old = jax.lax.stop_gradient(logps) if batch.old_logps is None else batch.old_logps
   if settings.is_cap is not None:
     weight = jnp.exp(jax.lax.stop_gradient(logps) - batch.rollout.logps)
     advantages = advantages * jnp.minimum(weight, settings.is_cap)
   total, denominator, metrics = losses.grpo_loss(
     logps,
-    old,
-    jax.lax.stop_gradient(logps) if batch.ref_logps is None else batch.ref_logps,
+    batch.old_logps,
+    batch.ref_logps,
     advantages,
     batch.token_mask,
     **dict(settings.loss),

@@ -94,3 +94,9 @@ def test_order_is_mixed():
 def test_impossible_batches_are_refused(batch_size, hosts, message):
   with pytest.raises(UserError, match=message):
     pipeline.batches(_examples(4), batch_size=batch_size, seed=0, host_count=hosts)
+
+
+def test_batches_of_one_example_go_on_for_ever():
+  ids = [one for (one,) in _ids(pipeline.batches(_examples(3), batch_size=1, seed=0), 9)]
+  assert [sorted(ids[i : i + 3]) for i in (0, 3, 6)] == [sorted(ids[:3])] * 3
+  assert len(set(ids)) == 3

@@ -245,3 +245,19 @@ def test_importance_weights_are_capped(policy, batch, settings_config):
   for other, factor in ((same, 1.0), (double, 2.0), (far, 3.0)):
     _, weighted, _ = gradients_of(policy, other, settings_config)
     assert relative(weighted, jax.tree.map(lambda g, f=factor: g * f, plain)) < 1e-4
+
+
+def test_a_failed_score_is_no_verdict(settings_config):
+  """NaN leaves the mean that the others are compared with, unless a copy decides already."""
+  sentences, scores = sentence_case()
+  scores.supported[0, 1, 0] = np.nan  # authored: left out
+  scores.supported[0, 0, 1] = np.nan  # copied: earns nothing in any case
+  settings = update.objective(settings_config)
+  kept = update.scored(sentences, scores, settings)
+  np.testing.assert_array_equal(kept.mask, [[[1, 1, 1], [0, 1, 0]]])
+  credit, _ = update.credits(kept, scores, settings)
+  np.testing.assert_array_equal(credit, [[[1, 0, 0], [0, 0, 0]]])
+  values, _ = update.unit_advantages(kept, credit, settings)
+  # By hand: credits 1, 0, 0, 0: mean 1/4, std sqrt(3)/4.
+  high, low = 3**0.5, -(3**-0.5)
+  np.testing.assert_allclose(values, [[[high, low, low], [0, low, 0]]], atol=1e-4)
