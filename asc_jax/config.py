@@ -255,7 +255,6 @@ FIELDS: dict[str, Field] = {
   "mesh.data": _int(1, "devices over questions; -1 takes what is left", low=-1),
   "mesh.fsdp": _int(1, "devices over which parameters are sharded and questions split", low=-1),
   "mesh.tensor": _int(1, "devices over heads, MLP width and vocabulary", low=-1),
-  "mesh.timeout": _int(600, "seconds a host waits for the others before it stops", low=1),
   # corver (the paper is arXiv 2605.29648)
   "corver.on": _bool(
     False, "reward by corpus counts, answer match and format instead of by the credit above"

@@ -18,7 +18,7 @@ It does not give batch size, temperature and lengths: those here are ours. Its r
 checker is Bespoke-MiniCheck-7B; this file names the packaged stand-in, so that the
 results cannot be the paper's until `checker.name` and `checker.path` name that one.
 
-Hardware: a v5p-16 slice (8 chips of 95 GB): parameters, their Adam moments and the
+Hardware: a v5p-8 slice (4 chips of 95 GB): parameters, their Adam moments and the
 reference, all float32, are 144 GB sharded over fsdp. Hours: not measured.
 
   python -m asc_jax.main --config=configs/qwen_asqa.py --workdir=runs/qwen_asqa \
