@@ -27,6 +27,7 @@ import logging as std_logging
 import os
 import re
 import runpy
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -74,6 +75,7 @@ def run(
     flags = {"workdir": WORKDIR, **flags}
   try:
     if {"--help", "-h"} & set(sys.argv[1:]):
+      signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a pager or `head` may close the pipe
       print(usage(inspect.getdoc(sys.modules[main.__module__]) or "", fields, flags))
       sys.exit(0)
     config, values = parse(sys.argv[1:], fields, flags, positional)

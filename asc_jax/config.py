@@ -520,6 +520,8 @@ def _check_rules(config: config_dict.ConfigDict) -> None:
       )
   if config.advantage.baseline == "loo" and config.credit.unit != "answer":
     raise UserError("config.advantage.baseline=loo needs config.credit.unit=answer")
+  if config.eval.path is not None and config.eval.corpus is None:
+    raise UserError("config.eval.path needs config.eval.corpus, the reader of that file")
   if config.credit.copy_weight and config.credit.unit != "answer":
     raise UserError("config.credit.copy_weight needs config.credit.unit=answer")
   if config.method not in METHODS:

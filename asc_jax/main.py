@@ -101,7 +101,11 @@ def report_work(kind: str, work) -> None:
 def write_config(folder: pathlib.Path, config: config_dict.ConfigDict) -> None:
   """Prints the resolved config, a line a section, and keeps it beside the run."""
   flat = config_lib.flatten(config)
-  for section, names in itertools.groupby(flat, lambda name: name.rpartition(".")[0]):
+
+  def section_of(name):
+    return name.rpartition(".")[0]
+
+  for section, names in itertools.groupby(sorted(flat, key=section_of), section_of):
     fields = (f"{name.rpartition('.')[2]}={flat[name]}" for name in names)
     logging.info("config.%s", f"{section}: {' '.join(fields)}".lstrip(": "))
   partial = folder / "config.json.partial"

@@ -36,13 +36,13 @@ def test_optional_numbers_take_numbers_and_none(name):
   """A field whose default is None took no number on the command line (ml_collections#33)."""
   field = NUMBERS[name]
   start = max(field.low or 0, 0)
-  for text in (f"{start:g}", f"{start + 1:g}", "4"):
+  for text in (f"{start:g}", f"{start + 1:g}", f"{start + 4:g}"):
     value = cli.parse_value(f"config.{name}", field, text)
     assert value == float(text) and type(value) is field.type
   assert cli.parse_value(f"config.{name}", field, "None") is None
   c = config.default_config()
-  cli.override(c, {name: "2"}, FIELDS)
-  assert get(c, name) == 2 and type(get(c, name)) is field.type
+  cli.override(c, {name: f"{start + 2:g}"}, FIELDS)
+  assert get(c, name) == start + 2 and type(get(c, name)) is field.type
   cli.override(c, {name: "None"}, FIELDS)
   assert get(c, name) is None
   for wrong in ("abc", "True", "", "none", "1,2"):
@@ -66,8 +66,11 @@ def test_zero_for_an_optional_float_is_a_float():
 
 @pytest.mark.parametrize("name", sorted(set(OPTIONAL) - set(NUMBERS)))
 def test_optional_strings_take_text_and_none(name):
-  assert get(parse(f"--config.{name}=0.1")[0], name) == "0.1"
-  assert get(parse(f"--config.{name}=None")[0], name) is None
+  c = config.default_config()
+  cli.override(c, {name: "0.1"}, FIELDS)
+  assert get(c, name) == "0.1"
+  cli.override(c, {name: "None"}, FIELDS)
+  assert get(c, name) is None
   with pytest.raises(UserError, match=f"config.{name} is empty"):
     parse(f"--config.{name}=")
 
@@ -304,3 +307,14 @@ def test_help_lists_every_flag_and_field(tmp_path):
   assert done.returncode == 0 and done.stdout.startswith("A program for a test.")
   for name in ("--workdir", "--mode", *(f"--config.{field}" for field in FIELDS)):
     assert f"  {name}=" in done.stdout
+
+
+def test_help_may_be_cut_off(tmp_path):
+  """A pager closed early, or `| head`, shows no traceback."""
+  (tmp_path / "program.py").write_text(PROGRAM)
+  command = f"{sys.executable} program.py --help | true"
+  environment = os.environ | {"PYTHONPATH": str(ROOT)}
+  done = subprocess.run(
+    command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True
+  )
+  assert not done.stderr

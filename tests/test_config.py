@@ -69,6 +69,7 @@ def test_every_method_validates_and_leaves_nothing_behind(method):
     ("advantage.baseline", "loo", "needs config.credit.unit=answer"),
     ("model.lora.targets", "q_proj,vproj", "'vproj'; did you mean v_proj?"),
     ("rollout.temperature", 0.0, "same answer every time"),
+    ("eval.path", "some/file", "needs config.eval.corpus"),
     ("mesh.tensor", 0, "at least 1, or -1"),
     ("method", "gpro", "did you mean grpo?"),
   ],

@@ -49,6 +49,8 @@ def parse(raw: Mapping[str, Any], where: str, **compute: Any) -> decoder.Decoder
   Raises:
     UserError: naming what is not supported, and what is.
   """
+  if not isinstance(raw, Mapping):
+    raise UserError(f"{where} holds no object; give the checkpoint's own config.json")
   family = raw.get("model_type")
   if family not in FAMILIES:
     raise UserError(
@@ -58,7 +60,16 @@ def parse(raw: Mapping[str, Any], where: str, **compute: Any) -> decoder.Decoder
     raise UserError(
       f"{where}: quantised weights are not supported; take the unquantised checkpoint"
     )
-  fields = FAMILIES[family].config(Fields(raw, where))
+  try:
+    fields = FAMILIES[family].config(Fields(raw, where))
+    for name in ("vocab_size", "width", "mlp_width", "num_layers"):
+      if type(fields[name]) is not int or fields[name] < 1:
+        raise ValueError(f"{name} is {fields[name]!r}")
+  except (TypeError, ValueError, ZeroDivisionError) as error:
+    raise UserError(
+      f"{where}: a field has a value of the wrong type ({error}); give the checkpoint's own "
+      "config.json"
+    ) from error
   return decoder.DecoderConfig(family=family, **fields, **compute)
 
 

@@ -174,7 +174,7 @@ def _check_bytes(path, tensors: dict[str, Tensor], size: int, alignment: int) ->
     if not 0 <= slack < alignment:
       raise UserError(
         f"{path}: tensor {tensor.name} of shape {list(tensor.shape)} needs {need} bytes, "
-        f"the file has {end - tensor.start}; download it again"
+        f"the file has {max(end - tensor.start, 0)}; download it again"
       )
 
 

@@ -7,10 +7,13 @@ cursor and the resolved config. Untrained base weights stay where they came from
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import pathlib
 import shutil
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -68,6 +71,37 @@ def latest_step(workdir: pathlib.Path) -> int | None:
   return max((int(s.name) for s in steps if s.name.isdigit() and is_complete(s)), default=None)
 
 
+def meta(workdir: pathlib.Path, step: int) -> dict[str, Any]:
+  """A checkpoint's data cursor and config; changes nothing."""
+  folder = pathlib.Path(workdir).absolute() / "checkpoints" / str(step)
+  with _reading(folder), ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
+    return reader.restore(folder / "meta")
+
+
+@contextlib.contextmanager
+def _reading(folder: pathlib.Path) -> Iterator[None]:
+  """Names the checkpoint whose files are damaged or lost."""
+  try:
+    yield
+  except (OSError, ValueError, KeyError) as error:
+    reason = str(error).strip().partition("\n")[0][:200]
+    raise UserError(
+      f"checkpoint {folder} is not readable ({type(error).__name__}: {reason}); remove that "
+      "folder to go on from the checkpoint before it"
+    ) from error
+
+
+def make_workdir(workdir: pathlib.Path) -> None:
+  """Makes the folder, and raises UserError where nothing can be written there."""
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=workdir).close()
+  except OSError as error:
+    raise UserError(
+      f"--workdir={workdir} cannot be written ({error.strerror}); choose another folder"
+    ) from error
+
+
 def restore(workdir: pathlib.Path, step: int, like: Any) -> Any:
   """The part of a checkpoint that `like` names, with its structure, types and shardings.
 
@@ -79,7 +113,7 @@ def restore(workdir: pathlib.Path, step: int, like: Any) -> Any:
     for name, x in named(like).items()
   }
   folder = pathlib.Path(workdir).absolute() / "checkpoints" / str(step)
-  with ocp.PyTreeCheckpointer() as reader:
+  with _reading(folder), ocp.PyTreeCheckpointer() as reader:
     # The handler's own: the checkpointer looks for a step's metadata in an item's folder.
     saved = reader.handler.metadata(folder / "state").tree
     for name, x in wanted.items():
@@ -134,9 +168,6 @@ class Checkpoints:
       state=ocp.args.StandardSave(named(tree)), meta=ocp.args.JsonSave(meta)
     )
     self._manager.save(step, args=args, force=True)
-
-  def meta(self, step: int) -> dict[str, Any]:
-    return self._manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))["meta"]
 
   def wait(self) -> None:
     """Returns when every save under way is complete."""

@@ -49,6 +49,22 @@ def read_questions(
   return Work(questions, {**dropped, **counts})
 
 
+def with_passages(work: Work, config: config_dict.ConfigDict) -> Work:
+  """The questions whose answers can be supported: a credit needs passages.
+
+  Raises:
+    UserError: no question has any.
+  """
+  kept = [q for q in work.questions if q.example.passages]
+  if not kept:
+    raise UserError(
+      f"config.data.corpus={config.data.corpus} has no passages, and config.method="
+      f"{config.method} rewards what passages support; choose a corpus that has them"
+    )
+  dropped = len(work.questions) - len(kept)
+  return Work(kept, {**work.counts, "no passages": work.counts.get("no passages", 0) + dropped})
+
+
 def compute_type(name: str) -> str:
   """`config.model.dtype` with auto resolved for the platform."""
   if name != "auto":
@@ -101,6 +117,7 @@ class Trainer:
         self.tokenizer, config.data.corpus, config.data.path, config.data.split, config
       )
       corpora.check_trainable(q.example for q in self.train_work.questions)
+      self.train_work = with_passages(self.train_work, config)
       self.eval_work = self._read_eval_questions()
       self.stop_ids = prompts.stop_ids(self.tokenizer, checkpoint.generation)
       self.iterator = pipeline.batches(
@@ -112,12 +129,12 @@ class Trainer:
       )
     self.steps = self._count_steps()
     self.mesh = self._make_mesh()
-    self.checkpoints = None
     if workdir is not None:
-      self.checkpoints = checkpointing.Checkpoints(workdir, config.train.keep)
-      self._check_resume()
+      self._check_resume(workdir)
     with self.clock("load weights"):
       self.checker = checkers.from_config(config.checker)
+      if workdir is not None:
+        checkpointing.make_workdir(workdir)  # nothing is written before all else is right
       model = self._load_model()
     self.sampling = sampler.Sampling(
       group_size=config.rollout.group_size,
@@ -138,6 +155,9 @@ class Trainer:
       self._frozen_reference = jax.tree.map(jnp.copy, model)
     self.train_state = update.init(model, optimizer, self.mesh)
     self.key = jax.random.key(config.seed)
+    self.checkpoints = None
+    if workdir is not None:
+      self.checkpoints = checkpointing.Checkpoints(workdir, config.train.keep)
     self.first_step = self._restore()
 
   def _read_eval_questions(self) -> Work:
@@ -187,11 +207,11 @@ class Trainer:
       "cursor": json.dumps(self.iterator.get_state()),
     }
 
-  def _check_resume(self):
-    latest = self.checkpoints.latest()
+  def _check_resume(self, workdir: pathlib.Path):
+    latest = checkpointing.latest_step(workdir)
     if latest is not None:
       checkpointing.refuse_changed_config(
-        self.checkpoints.meta(latest)["config"],
+        checkpointing.meta(workdir, latest)["config"],
         config_lib.flatten(self.config),
         self.config.train.allow_config_change,
       )
@@ -207,7 +227,9 @@ class Trainer:
       self.train_state = update.TrainState(
         model, saved["opt_state"], saved["step"], saved["bad_steps"]
       )
-      self.iterator.set_state(json.loads(self.checkpoints.meta(latest)["cursor"]))
+      self.iterator.set_state(
+        json.loads(checkpointing.meta(self.checkpoints.workdir, latest)["cursor"])
+      )
     logging.info("resumed from step %d", latest)
     return latest
 

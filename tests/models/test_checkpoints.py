@@ -124,6 +124,8 @@ def test_a_broken_file_is_refused(folder, monkeypatch):
   [
     ({"model_type": "mamba"}, r"'mamba' is not supported \(supported: .*llama, .*qwen2"),
     ({"hidden_size": None}, r"config\.json lacks hidden_size"),
+    ({"hidden_size": "24"}, r"config\.json: a field has a value of the wrong type"),
+    ({"num_attention_heads": 0}, r"config\.json: a field has a value of the wrong type"),
     ({"hidden_act": "gelu"}, r"hidden_act='gelu' is not supported, only 'silu'"),
     ({"use_sliding_window": True}, r"use_sliding_window=True is not supported"),
     ({"quantization_config": {"bits": 4}}, "quantised weights are not supported"),
@@ -145,6 +147,8 @@ def test_a_config_that_is_not_supported_says_which_field(folder, monkeypatch, ch
 def test_missing_files_are_named(folder, tmp_path, monkeypatch):
   refused(tmp_path / "absent", monkeypatch, r"absent does not exist")
   refused(folder / "config.json", monkeypatch, r"config\.json is no \.gguf file")
+  (folder / "config.json").write_text("[]")
+  refused(folder, monkeypatch, r"config\.json holds no object")
   (folder / "config.json").write_text("{")
   refused(folder, monkeypatch, r"config\.json is not JSON")
   (folder / "config.json").unlink()

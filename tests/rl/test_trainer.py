@@ -192,6 +192,45 @@ def test_an_adapters_reference_stays_the_base_model(config):
 
 @pytest.mark.parametrize(
   ("change", "message"),
+  [({"checker.name": "nosuch"}, "'nosuch' is none of"), ({"checker.head": "c"}, "no option head")],
+)
+def test_bad_input_leaves_nothing_behind(config, tmp_path, change, message):
+  for name, value in change.items():
+    config_lib.assign(config, name, value)
+  with pytest.raises(UserError, match=message):
+    trainer.Trainer(config, tmp_path / "run")
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_workdir_below_a_file_is_refused_before_weights_load(config, tmp_path, monkeypatch):
+  monkeypatch.setattr(trainer.Trainer, "_load_model", None)
+  (tmp_path / "file").touch()
+  with pytest.raises(UserError, match="workdir=.*file/run cannot be written"):
+    trainer.Trainer(config, tmp_path / "file" / "run")
+
+
+def test_questions_without_passages_are_refused(config, tmp_path):
+  config.data.corpus, config.data.split = "webquestions", "all"
+  config.data.path = str(tmp_path / "questions.json")
+  row = {"url": "u", "utterance": "Who?", "targetValue": '(list (description "Ann"))'}
+  pathlib.Path(config.data.path).write_text(json.dumps([row]))
+  config.eval.questions = 0
+  with pytest.raises(UserError, match="webquestions has no passages"):
+    trainer.Trainer(config)
+
+
+@pytest.mark.parametrize("damaged", ["meta/metadata", "state/_METADATA", "state/manifest.ocdbt"])
+def test_a_damaged_checkpoint_is_named(config, uninterrupted, tmp_path, damaged):
+  workdir = tmp_path / "run"
+  shutil.copytree(uninterrupted[0], workdir)
+  (workdir / "checkpoints" / str(STEPS) / damaged).write_bytes(b"{")
+  config.train.allow_config_change = True
+  with pytest.raises(UserError, match=f"checkpoints/{STEPS} is not readable"):
+    trainer.Trainer(config, workdir)
+
+
+@pytest.mark.parametrize(
+  ("change", "message"),
   [
     ({"data.batch_size": 3, "mesh.data": 2}, "does not divide"),
     ({"mesh.data": 64}, "devices"),
