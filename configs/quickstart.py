@@ -26,6 +26,7 @@ def get_config():
   config.model.path = "smollm2"
   config.model.lora.rank = 16
   config.model.lora.alpha = 32.0
+  config.model.remat = "dots"  # recomputes less than "block", for about 0.7 GB
 
   config.data.corpus = "quickstart"
   config.data.batch_size = 2

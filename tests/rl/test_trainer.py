@@ -27,10 +27,12 @@ def checkpoint(tmp_path_factory):
 
 
 def overrides(checkpoint):
-  """Byte tokens make long prompts; finished answers earn, cut ones do not."""
+  """Byte tokens make long prompts, so passages are short; finished answers earn, cut ones do not."""
   return {
     "model.path": str(checkpoint),
-    "data.prompt_buckets": (1200, 2400),
+    "data.instruction": "Answer.",
+    "data.passage_words": 30,
+    "data.prompt_buckets": (384, 512),
     "rollout.group_size": 4,
     "rollout.max_tokens": 24,
     "rollout.temperature": 1.0,
@@ -122,6 +124,13 @@ def test_kill_9_then_the_same_command_gives_the_same_parameters(
   alone = logs.read_metrics(uninterrupted[0] / "metrics.jsonl")
   assert [r["loss/total"] for r in rows] == [r["loss/total"] for r in alone]
   assert tensorboard_steps(tmp_path) == [1, 2, 3, 4]
+
+
+def test_lines_that_are_no_step_do_not_stop_a_resumed_run(tmp_path):
+  path = tmp_path / "metrics.jsonl"
+  path.write_bytes(b'{"step": 1}\n[1]\n{"a": 1}\n{"step": 2}\n\xff\n{"st')
+  logs.MetricsWriter(tmp_path, 1).close()
+  assert path.read_text() == '{"step": 1}\n'
 
 
 def tensorboard_steps(workdir):
