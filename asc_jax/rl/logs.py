@@ -44,11 +44,13 @@ class MetricsWriter:
 
 
 def read_metrics(path: pathlib.Path) -> list[dict[str, float]]:
-  """The lines of a metrics.jsonl; a last line cut off by a crash is left out."""
+  """The steps of a metrics.jsonl; a line that is no step (cut off by a crash) is left out."""
   rows = []
-  for line in path.read_text(encoding="utf-8").splitlines():
+  for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
     with contextlib.suppress(json.JSONDecodeError):
-      rows.append(json.loads(line))
+      row = json.loads(line)
+      if isinstance(row, dict) and isinstance(row.get("step"), int):
+        rows.append(row)
   return rows
 
 
