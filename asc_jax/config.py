@@ -536,6 +536,11 @@ def _check_rules(config: config_dict.ConfigDict) -> None:
     raise UserError(
       "config.rollout.temperature=0 draws the same answer every time; training needs one above 0"
     )
+  if config.rollout.group_size == 1 and config.credit.unit == "answer" and config.train.steps:
+    raise UserError(
+      "config.rollout.group_size=1 leaves an answer nothing to be compared with; "
+      "config.credit.unit=answer needs at least 2"
+    )
   if [config.mesh[a] for a in ("data", "fsdp", "tensor")].count(-1) > 1:
     raise UserError("config.mesh has more than one -1")
   if 0 in (config.mesh.data, config.mesh.fsdp, config.mesh.tensor):

@@ -116,3 +116,10 @@ def test_nearest_knows_the_right_field_in_the_wrong_group():
   assert config.nearest("advantage.beta", config.FIELDS) == "; did you mean loss.beta?"
   assert config.nearest("group_sise", config.FIELDS) == "; did you mean rollout.group_size?"
   assert config.nearest("zzzzzz", config.FIELDS) == ""
+
+
+def test_one_answer_a_question_cannot_be_compared_with_others():
+  c = config.apply_method(config.default_config(), "grpo")
+  c.rollout.group_size = 1
+  with pytest.raises(UserError, match="group_size=1 leaves an answer nothing to be compared with"):
+    config.validate(c)

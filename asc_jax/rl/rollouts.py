@@ -79,7 +79,7 @@ def prepare(
   if not questions:
     raise UserError(
       f"no question of corpus {data.corpus} fits config.data.prompt_buckets={data.prompt_buckets}; "
-      "raise the largest bucket or set config.data.overlong=cut"
+      "raise the largest bucket"
     )
   return questions, +counts
 
