@@ -43,6 +43,8 @@ def tpu_mesh() -> jax.sharding.Mesh:
   # libtpu would ask the cloud what machine this is.
   os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
   os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+  # Two test processes may compile at once; the lock is for real chips.
+  os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
   pytest.importorskip("libtpu", reason="needs the package libtpu, TPU's compiler")
   topology = topologies.get_topology_desc(platform="tpu", topology_name="v5p:2x2x2")
   return sharding.make_mesh(2, 2, 2, topology.devices)

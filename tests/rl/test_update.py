@@ -125,6 +125,7 @@ def test_twenty_updates_raise_credited_and_lower_uncredited(policy, batch, setti
 
 def test_a_non_finite_update_changes_nothing_and_is_counted(policy, batch, settings_config):
   settings_config.loss.beta = 0.04
+  settings_config.optimizer.update({"learning_rate": 1e-3, "warmup_steps": 0})
   optimizer, schedule = update.make_optimizer(settings_config.optimizer, 20)
   step = update.make_update(optimizer, schedule, update.objective(settings_config))
   broken = batch._replace(ref_logps=jnp.full(batch.rollout.tokens.shape, jnp.nan))
