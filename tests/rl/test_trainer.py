@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import numpy as np
 import pytest
 import tiny_checkpoint
@@ -257,3 +258,16 @@ def test_bad_input_is_named_before_weights_load(config, monkeypatch, change, mes
     config_lib.assign(config, name, value)
   with pytest.raises(UserError, match=message):
     trainer.Trainer(config)
+
+
+def test_the_compilation_cache_stays_off_on_cpus(monkeypatch):
+  """jax-ml/jax#38445: there a second run rejects what the first one stored."""
+  asked = {}
+  monkeypatch.setattr(jax.config, "update", lambda name, value: asked.update({name: value}))
+  trainer.set_compilation_cache("auto")
+  trainer.set_compilation_cache("none")
+  assert not asked
+  monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+  trainer.set_compilation_cache("auto")
+  trainer.set_compilation_cache("/cache")
+  assert asked == {"jax_compilation_cache_dir": "/cache"}
