@@ -82,3 +82,16 @@ class Clock:
     rows = sorted(self.seconds.items(), key=lambda row: -row[1])
     width = max(map(len, self.seconds), default=0)
     return "\n".join(f"  {n:<{width}} {s:8.1f} s {100 * s / total:5.1f} %" for n, s in rows)
+
+
+def postfix(values: Mapping[str, float]) -> str:
+  """The progress bar's figures."""
+  names = {
+    "R": "reward/R",
+    "credit": "reward/credit",
+    "Copy": "text/copy",
+    "Words": "text/words",
+    "KL": "loss/kl",
+    "tok/s": "time/tokens_per_second",
+  }
+  return " ".join(f"{k} {values[v]:.3g}" for k, v in names.items() if v in values)

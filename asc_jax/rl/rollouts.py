@@ -12,7 +12,7 @@ from ml_collections import config_dict
 
 from asc_jax.checkers.base import Checker
 from asc_jax.data.documents import document
-from asc_jax.text import alignment, copying, prompts, sentences
+from asc_jax.text import alignment, copying, prompts, refusals, sentences
 from asc_jax.types import Example, Prompts, Rollout, Scores, Sentences, UserError
 
 
@@ -218,3 +218,16 @@ def score(
     index = tuple(np.array(where).T)
     scores.supported[index], scores.vacuous[index] = np.split(probabilities, 2)
   return scores
+
+
+def text_metrics(answers: Sequence[Sequence[Answer]]) -> dict[str, float]:
+  """Means over answers of what only the host sees."""
+  flat = [a for group in answers for a in group]
+  words = sum(len(a.copy_mask) for a in flat)
+  claims = sum(len(a.spans) for a in flat)
+  short = sum(copying.count_short(a.text, a.spans) for a in flat)
+  return {
+    "text/words": words / len(flat),
+    "text/refusals": float(np.mean([refusals.declines(a.text) for a in flat])),
+    "text/short_sentences": short / max(claims, 1),
+  }

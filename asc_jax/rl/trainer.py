@@ -24,7 +24,7 @@ from asc_jax import config as config_lib
 from asc_jax.data import corpora, pipeline, splits
 from asc_jax.models import checkpoints, decoder, lora
 from asc_jax.rl import checkpointing, logs, rollouts, sampler, update
-from asc_jax.text import copying, prompts, refusals
+from asc_jax.text import prompts
 from asc_jax.types import Batch, Rollout, UserError, Weighted
 
 
@@ -342,7 +342,7 @@ class Trainer:
         writer.write(step, values)
         for name, value in values.items():
           totals.setdefault(name, []).append(value)
-        bar.set_postfix_str(postfix(values))
+        bar.set_postfix_str(logs.postfix(values))
         pending = None
         self._stop_if_diverged(values, step)
 
@@ -352,7 +352,7 @@ class Trainer:
         batch, answers = self.rollout(next(self.iterator), step)
         device = self.update(batch)
         flush()  # the step before: its update ended before this one's generation
-        host = text_metrics(answers)
+        host = rollouts.text_metrics(answers)
         ended = time.perf_counter()
         host["time/step"], started = ended - started, ended
         tokens = sum(len(a.ids) for group in answers for a in group)
@@ -390,29 +390,3 @@ class Trainer:
           f"{bad} updates had a non-finite loss or gradient (config.train.max_bad_steps); "
           "lower config.optimizer.learning_rate or look at the last batch's metrics"
         )
-
-
-def text_metrics(answers: Sequence[Sequence[rollouts.Answer]]) -> dict[str, float]:
-  """Means over answers of what only the host sees."""
-  flat = [a for group in answers for a in group]
-  words = sum(len(a.copy_mask) for a in flat)
-  claims = sum(len(a.spans) for a in flat)
-  short = sum(copying.count_short(a.text, a.spans) for a in flat)
-  return {
-    "text/words": words / len(flat),
-    "text/refusals": float(np.mean([refusals.declines(a.text) for a in flat])),
-    "text/short_sentences": short / max(claims, 1),
-  }
-
-
-def postfix(values: dict[str, float]) -> str:
-  """The progress bar's figures."""
-  names = {
-    "R": "reward/R",
-    "credit": "reward/credit",
-    "Copy": "text/copy",
-    "Words": "text/words",
-    "KL": "loss/kl",
-    "tok/s": "time/tokens_per_second",
-  }
-  return " ".join(f"{k} {values[v]:.3g}" for k, v in names.items() if v in values)
