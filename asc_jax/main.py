@@ -29,11 +29,13 @@ SHARES = {
 
 def main(config: config_dict.ConfigDict, workdir: str) -> None:
   # jax and the model code load after the flags are known to be right.
-  from asc_jax.evaluation import metrics, policy, tables
+  from asc_jax.evaluation import metrics, policy, records, tables
   from asc_jax.rl import trainer as trainer_lib
 
   started = time.perf_counter()
   folder = pathlib.Path(workdir)
+  for path in sorted((folder / "records").glob("*.jsonl")):
+    records.read(path)  # a damaged one is refused before weights load
   trainer = trainer_lib.Trainer(config, folder)
   report_work("training", trainer.train_work)
   report_work("evaluation", trainer.eval_work)

@@ -30,3 +30,13 @@ def test_an_absent_optional_package_is_named_with_its_remedy(monkeypatch, ask):
   monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
   with pytest.raises(UserError, match=r"pip install '?\"?asc-jax\[quickstart\]"):
     ask()
+
+
+def test_a_damaged_records_file_is_refused_before_anything_loads(monkeypatch, tmp_path):
+  from asc_jax.rl import trainer
+
+  monkeypatch.setattr(trainer, "Trainer", lambda *_: pytest.fail("the trainer was made"))
+  (tmp_path / "records").mkdir()
+  (tmp_path / "records" / "step_000000.jsonl").write_text('{"x": 1}\n')
+  with pytest.raises(UserError, match=r"step_000000\.jsonl:1: "):
+    main.main(config_lib.default_config(), str(tmp_path))
