@@ -14,5 +14,13 @@ source .venv/bin/activate
 ruff check .
 ruff format --check .
 mypy
-python -m pytest -q -n 2 --dist loadfile --durations=15 "$@"
+python - "$@" <<'PYTHON'
+import resource, subprocess, sys
+
+command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "--durations=15"]
+status = subprocess.run([*command, *sys.argv[1:]]).returncode
+peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+print(f"tests: the largest process took {peak:.1f} GB", flush=True)
+sys.exit(status)
+PYTHON
 echo "everything after $SECONDS s"
