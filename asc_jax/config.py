@@ -223,7 +223,14 @@ FIELDS: dict[str, Field] = {
   "optimizer.eps": _float(1e-8, "Adam's epsilon"),
   "optimizer.weight_decay": _float(0.0, "decoupled weight decay, a step at learning rate 1"),
   "optimizer.clip_norm": _float(1.0, "global norm to which gradients are clipped; 0 does not clip"),
+  # sft
+  "sft.answers": _int(4, "reference answers a question, its first that fit", low=1),
   # train
+  "train.objective": _str(
+    "credit",
+    "what is learned from: credit of sampled answers, or the corpus's own answers (sft)",
+    ("credit", "sft"),
+  ),
   "train.steps": _int(8, "batches of rollouts"),
   "train.epochs": _float(None, "if set, steps follow from it (paper: 1)", optional=True),
   "train.updates_per_batch": _int(1, "updates a batch of rollouts (paper: 1)", low=1),
@@ -246,6 +253,9 @@ FIELDS: dict[str, Field] = {
   ),
   "train.allow_config_change": _bool(
     False, "resume although the config differs from the checkpoint's"
+  ),
+  "train.wandb": _str(
+    None, "project of Weights & Biases to log to as well; needs the package wandb", optional=True
   ),
   "train.compilation_cache": _str(
     "auto",
@@ -276,6 +286,16 @@ FIELDS: dict[str, Field] = {
   ),
   "corver.threads": _int(2, "look-ups at once", low=1),
   "corver.cache_size": _int(100_000, "distinct look-ups remembered; 0 remembers none"),
+  "corver.verifier": _str(
+    "corpus",
+    "who rewards sentences: the corpus, or the checker (+1 where the question's passages support it, else -1)",
+    ("corpus", "checker"),
+  ),
+  "corver.credit": _str(
+    "return",
+    "what a sentence's reward does: it is added to its tokens' return, or only its sign turns the answer's advantage (FSPO)",
+    ("return", "sign"),
+  ),
   "corver.extractor": _str(
     "rules", "who finds the facts of a sentence: rules, or the checkpoint folder of a model"
   ),
@@ -365,6 +385,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "loss.constant": 48.0,
     "loss.beta": 0.0,
   },
+  "sft": {"train.objective": "sft", "optimizer.schedule": "linear"},
   "corver": {
     "corver.on": True,
     "text.trailing": "none",
@@ -374,6 +395,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "advantage.ddof": 1,
   },
 }
+METHODS["fspo"] = METHODS["corver"] | {"corver.verifier": "checker", "corver.credit": "sign"}
 
 
 def apply_method(config: config_dict.ConfigDict, method: str) -> config_dict.ConfigDict:

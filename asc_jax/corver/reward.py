@@ -20,10 +20,10 @@ from ml_collections import config_dict
 
 from asc_jax.corver import blocks as blocks_lib
 from asc_jax.corver.verify import Verdict, Verifier
-from asc_jax.objective import advantages
+from asc_jax.objective import advantages, fspo
 from asc_jax.objective.spread import spread
 from asc_jax.text import alignment, answers, refusals
-from asc_jax.types import Array, Weighted
+from asc_jax.types import Array, Example, Weighted
 
 Outcome = Literal["correct", "wrong", "refused"]
 
@@ -79,13 +79,13 @@ def outcome(answer: str, aliases: Sequence[str]) -> Outcome:
 
 
 def score(
-  texts: Sequence[str], aliases: Sequence[Sequence[str]], verifier: Verifier, settings: Scores
+  texts: Sequence[str], examples: Sequence[Example], verifier: Verifier, settings: Scores
 ) -> list[Completion]:
   """Rewards completions, their sentences in one call of the verifier.
 
   Args:
     texts: completions as decoded.
-    aliases: right answers, one sequence a completion.
+    examples: the question of each; its aliases are the right answers.
     verifier: rewards sentences; see `verify`.
     settings: rewards of whole completions.
   """
@@ -93,11 +93,12 @@ def score(
   found = [blocks_lib.find(text, **tags) for text in texts]
   spans = [blocks_lib.sentence_spans(t, b) for t, b in zip(texts, found, strict=True)]
   sentences = [text[a:b] for text, own in zip(texts, spans, strict=True) for a, b in own]
-  verdicts = iter(verifier(sentences))
+  asked = [example for example, own in zip(examples, spans, strict=True) for _ in own]
+  verdicts = iter(verifier(sentences, asked))
   completions = []
-  for text, block, own, names in zip(texts, found, spans, aliases, strict=True):
+  for text, block, own, example in zip(texts, found, spans, examples, strict=True):
     start, end = block.answer or (0, 0)
-    result = outcome(text[start:end].strip(), names)
+    result = outcome(text[start:end].strip(), example.aliases)
     completions.append(
       Completion(
         text=text,
@@ -185,7 +186,9 @@ class Objective(NamedTuple):
   judge_weight: float
   format_weight: float
   unit: str
+  credit: str
   eps: float
+  ddof: int
   mean_tolerance: float | None
   clip: float | None
 
@@ -198,7 +201,9 @@ def objective(config: config_dict.ConfigDict) -> Objective:
     judge_weight=own.judge_weight,
     format_weight=own.format_weight,
     unit=own.unit,
+    credit=own.credit,
     eps=config.advantage.eps,
+    ddof=config.advantage.ddof,
     mean_tolerance=None if own.paper_exact else own.mean_tolerance,
     clip=None if own.paper_exact else own.advantage_clip,
   )
@@ -207,7 +212,12 @@ def objective(config: config_dict.ConfigDict) -> Objective:
 def token_advantages(
   rewards: Rewards, mask: jax.Array, settings: Objective
 ) -> tuple[jax.Array, dict[str, Weighted]]:
-  """Each token's advantage, float32[B, G, T], and metrics; runs inside the jitted update."""
+  """Each token's advantage, float32[B, G, T], and metrics; runs inside the jitted update.
+
+  With `credit` "sign", the sentences' rewards only say which way a token goes: FSPO.
+  """
+  if settings.credit == "sign":
+    return _sign_advantages(rewards, mask, settings)
   returns = token_returns(
     rewards,
     mask,
@@ -219,6 +229,19 @@ def token_advantages(
   guards = {"mean_tolerance": settings.mean_tolerance, "clip": settings.clip}
   values = advantages.token_advantages(returns, mask, eps=settings.eps, **guards)
   return values, metrics(returns, values, mask, **guards)
+
+
+def _sign_advantages(
+  rewards: Rewards, mask: jax.Array, settings: Objective
+) -> tuple[jax.Array, dict[str, Weighted]]:
+  """GRPO on answer and format, its sign turned where a sentence's verdict disagrees."""
+  judge, form = jnp.asarray(rewards.judge), jnp.asarray(rewards.format)
+  whole = settings.judge_weight * judge + settings.format_weight * form  # [B, G]
+  per_answer = advantages.answer_advantages(whole, eps=settings.eps, ddof=settings.ddof)
+  values = fspo.sign_adjusted(per_answer, rewards.local, rewards.sentence_ids)
+  values = jnp.where(mask, values, 0.0)  # [B, G, T]
+  returns = jnp.broadcast_to(whole[:, :, None], mask.shape)
+  return values, metrics(returns, values, mask, mean_tolerance=None, clip=None)
 
 
 def metrics(

@@ -1,7 +1,7 @@
 """What the corpus says of a sentence: how often the two ends of its fact meet.
 
-`CorpusVerifier` is one `Verifier`; any other instrument that judges sentences one by
-one (an entailment checker, a knowledge base) plugs in by returning `Verdict`s.
+`CorpusVerifier` is one `Verifier`, `CheckerVerifier` another; any other instrument that
+judges sentences one by one (a knowledge base) plugs in by returning `Verdict`s.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ import bisect
 import pathlib
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
+import numpy as np
 from ml_collections import config_dict
 
 from asc_jax.config import nearest
 from asc_jax.corver import build, triplets
 from asc_jax.corver.index import Count, open_index
 from asc_jax.corver.triplets import Triplet
-from asc_jax.types import UserError
+from asc_jax.data.documents import document
+from asc_jax.types import Example, UserError
 
 
 class Verdict(NamedTuple):
@@ -31,8 +33,12 @@ class Verdict(NamedTuple):
   approximate: bool = False
 
 
-# Sentences to verdicts, one a sentence.
-Verifier = Callable[[Sequence[str]], list[Verdict]]
+class Verifier(Protocol):
+  """Sentences, and the question that each one answers, to verdicts, one a sentence."""
+
+  def __call__(self, sentences: Sequence[str], examples: Sequence[Example]) -> list[Verdict]: ...
+
+
 Rule = Literal["first_valid", "min", "relcheck"]
 
 
@@ -116,8 +122,9 @@ class CorpusVerifier:
     self.counts, self.extract, self.levels = counts, extract, levels
     self.rule, self.no_query = rule, no_query
 
-  def __call__(self, sentences: Sequence[str]) -> list[Verdict]:
+  def __call__(self, sentences: Sequence[str], examples: Sequence[Example] = ()) -> list[Verdict]:
     """All sentences of a batch: equal ones are read once, all queries go out at once."""
+    del examples  # the corpus is asked the same whatever the question was
     distinct = list(dict.fromkeys(sentences))
     facts = [self._facts(found) for found in self.extract(distinct)]
     queries = [q for fact in facts for _, pair, checked in fact for q in (pair, checked) if q]
@@ -148,6 +155,31 @@ class CorpusVerifier:
     if checked and counts[checked].occurrences == 0:
       level = max(level - 1, 0)
     return Verdict(self.levels.rewards[level], triplet, pair, found.occurrences, found.approximate)
+
+
+class CheckerVerifier:
+  """+1 where a checker finds a sentence supported by its question's passages, else -1.
+
+  A sentence that it cannot score, or whose question has no passages, gets 0: no verdict.
+
+  Args:
+    score: documents and sentences to P(supported), NaN where there is none
+      (`checkers.Checker.score`).
+    threshold: supported iff P is above it.
+  """
+
+  def __init__(self, score: Callable[[Sequence[str], Sequence[str]], np.ndarray], threshold: float):
+    self.score, self.threshold = score, threshold
+
+  def __call__(self, sentences: Sequence[str], examples: Sequence[Example]) -> list[Verdict]:
+    pairs = zip(sentences, examples, strict=True)
+    asked = [(document(e.passages), s) for s, e in pairs if e.passages]
+    probabilities = iter(self.score(*map(list, zip(*asked, strict=True))) if asked else ())
+    verdicts = []
+    for example in examples:
+      p = next(probabilities) if example.passages else np.nan
+      verdicts.append(Verdict(0.0 if np.isnan(p) else 1.0 if p > self.threshold else -1.0))
+    return verdicts
 
 
 def from_config(
@@ -202,12 +234,22 @@ def _extractor(config, generate) -> triplets.Extractor:
     return triplets.by_rules
   if generate is None:
     raise ValueError("a model as extractor needs `generate`")
+  return triplets.generated(generate, instruction(config))
+
+
+def instruction(config: config_dict.ConfigDict) -> str:
+  """The extractor's prompt: the packaged one, or the file `config.extractor_prompt`.
+
+  Raises:
+    UserError: the file cannot be read or has no place for the sentence.
+  """
   if config.extractor_prompt is None:
-    return triplets.generated(generate)
+    return triplets.INSTRUCTION
+  named = f"config.corver.extractor_prompt={config.extractor_prompt}"
   try:
-    prompt = pathlib.Path(config.extractor_prompt).read_text(encoding="utf-8")
-  except OSError as error:
-    raise UserError(
-      f"config.corver.extractor_prompt={config.extractor_prompt} cannot be read ({error.strerror})"
-    ) from None
-  return triplets.generated(generate, prompt)
+    text = pathlib.Path(config.extractor_prompt).read_text(encoding="utf-8")
+  except (OSError, UnicodeDecodeError) as error:
+    raise UserError(f"{named} cannot be read ({error}); name a text file") from None
+  if "{}" not in text:
+    raise UserError(f"{named} has no {{}} where the sentence goes")
+  return text

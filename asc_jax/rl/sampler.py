@@ -17,6 +17,13 @@ from asc_jax.models import decoder
 from asc_jax.types import Prompts, Rollout
 
 
+class Starts(NamedTuple):
+  """How answers must begin; what is drawn follows."""
+
+  tokens: jax.Array  # int32[B, G, R], right-padded
+  lengths: jax.Array  # int32[B, G]
+
+
 class Sampling(NamedTuple):
   """Static settings of the loop; temperature 0 is greedy."""
 
@@ -99,9 +106,34 @@ def sample(
     Rollout with tokens int32[B, G, T], zero after the end-of-answer token, which
     counts in `lengths`.
   """
+  prefix = decoder.prefill(state, prompts.tokens, prompts.lengths)
+  return sample_after(state, prefix, prompts, key, settings)
+
+
+@functools.partial(jax.jit, static_argnames="settings")
+def sample_after(
+  state: decoder.DecoderState,
+  prefix: decoder.Prefix,
+  prompts: Prompts,
+  key: jax.Array,
+  settings: Sampling,
+  starts: Starts | None = None,
+) -> Rollout:
+  """`sample` where the prompts are prefilled already, and answers may be begun.
+
+  Args:
+    state: the policy.
+    prefix: of the prompts.
+    prompts: B tokenised questions.
+    key: the step's key.
+    settings: static; `max_tokens` includes what is given.
+    starts: the first tokens of each answer; they end it in no case.
+
+  Returns:
+    As `sample`; the answers hold their starts.
+  """
   questions, shape = prompts.tokens.shape[0], (prompts.tokens.shape[0], settings.group_size)
   keys = answer_keys(key, prompts.keys, settings.group_size)  # [B, G]
-  prefix = decoder.prefill(state, prompts.tokens, prompts.lengths)
   cache = decoder.init_cache(state, prefix, settings.group_size, settings.max_tokens)
   last = prompts.tokens[jnp.arange(questions), prompts.lengths - 1]  # [B]
   stops = jnp.asarray(settings.stop_ids or (-1,), jnp.int32)
@@ -116,12 +148,17 @@ def sample(
     logits = decoder.logits(state, hidden[:, :, 0])  # [B, G, V]
     step_keys = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (0, None))(keys, t)
     token, logp = draw(logits, step_keys, settings)
+    ends = jnp.isin(token, stops)
+    if starts is not None:
+      given = t < starts.lengths  # [B, G]
+      place = jnp.minimum(t, starts.tokens.shape[2] - 1)
+      token = jnp.where(given, starts.tokens[:, :, place], token)
+      logp, ends = jnp.where(given, 0.0, logp), ends & ~given
     token, logp = jnp.where(finished, 0, token), jnp.where(finished, 0.0, logp)
     tokens = jax.lax.dynamic_update_index_in_dim(tokens, token, t, axis=2)
     logps = jax.lax.dynamic_update_index_in_dim(logps, logp, t, axis=2)
     lengths = lengths + ~finished
-    finished = finished | jnp.isin(token, stops)
-    return t + 1, tokens, logps, lengths, finished, token, cache
+    return t + 1, tokens, logps, lengths, finished | ends, token, cache
 
   carry = (
     jnp.int32(0),

@@ -14,6 +14,7 @@ import pytest
 from asc_jax import config as config_lib
 from asc_jax.corver import build, index, reward, triplets, verify
 from asc_jax.text import alignment
+from asc_jax.types import Example
 
 CORPUS = [
   *["Marie Curie was born in Warsaw."] * 6,
@@ -109,8 +110,8 @@ def completions(tmp_path_factory):
     opened.counts, triplets.by_rules, verify.parse_levels("four_level")
   )
   texts = [text for group in TEXTS for text in group]
-  aliases = [names for names in ALIASES for _ in range(G)]
-  flat = reward.score(texts, aliases, verifier, reward.Scores())
+  examples = [Example("q", "c", "?", aliases=tuple(a)) for a in ALIASES for _ in range(G)]
+  flat = reward.score(texts, examples, verifier, reward.Scores())
   return [flat[b * G : (b + 1) * G] for b in range(B)]
 
 
@@ -278,3 +279,27 @@ def test_tokens_of_a_real_tokenizer(completions, subwords):
   assert texts[-1] == "<think>  </think>\n<answer></answer>"
   assert [texts[s].strip() for s in range(4)] == [EGYPT, NORWAY, EGYPT, OSLO]
   assert packed.sentence_ids[0, 0, -1] == -1
+
+
+def test_fspo_turns_what_disagrees_with_its_sentence(packed):
+  """Group 1 by a loop: GRPO on judge and format, the sign by the sentence's reward."""
+  rewards, mask = packed
+  whole = [[j + f for j, f in zip(*rows, strict=True)] for rows in zip(JUDGE, FORMAT, strict=True)]
+  expected = np.zeros((B, G, T))
+  for b in range(B):
+    mean, std = np.mean(whole[b]), np.std(whole[b], ddof=1)
+    for g, t in np.ndindex(G, T):
+      value = (whole[b][g] - mean) / (std + 1e-4) if std else 0.0
+      s = rewards.sentence_ids[b, g, t]
+      verdict = LOCAL[b][g][s] if s >= 0 else 0.0
+      expected[b, g, t] = -value if verdict * value < 0 else value
+  expected *= np.asarray(mask)
+  values, metrics = reward.token_advantages(rewards, mask, settings(credit="sign"))
+  np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
+  assert (expected[0, 1] > 0).any() is np.False_ and (expected < 0).any()
+  assert float(metrics["corver/tied_groups"].total) == 2
+  # Were Paris supported, its tokens would go up although the answer is wrong.
+  turned = rewards._replace(local=np.abs(rewards.local))
+  values, _ = reward.token_advantages(turned, mask, settings(credit="sign"))
+  paris = np.asarray(values[0, 1])[rewards.sentence_ids[0, 1] == 0]
+  assert (paris > 0).all() and len(paris) == TOKENS[0][1][1]

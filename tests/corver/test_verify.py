@@ -1,5 +1,6 @@
 """Levels, and the three rules of what is looked up."""
 
+import numpy as np
 import pytest
 
 from asc_jax import config as config_lib
@@ -7,7 +8,7 @@ from asc_jax.corver import triplets, verify
 from asc_jax.corver.index import Count
 from asc_jax.corver.triplets import Triplet
 from asc_jax.corver.verify import CorpusVerifier, parse_levels
-from asc_jax.types import UserError
+from asc_jax.types import Example, Passage, UserError
 
 FOUR = parse_levels("four_level")
 
@@ -135,3 +136,20 @@ def test_config_fields_reach_the_verifier(tmp_path):
   config.extractor_prompt = str(tmp_path / "none.txt")
   with pytest.raises(UserError, match="extractor_prompt"):
     verify.from_config(config, generate)
+
+
+def test_a_checker_judges_by_the_passages_of_each_question():
+  asked = []
+
+  def score(documents, sentences):
+    asked.append((documents, sentences))
+    return np.array([0.9, 0.5, np.nan])
+
+  passages = (Passage("", "Oslo is in Norway."),)
+  own = Example("a", "c", "?", passages)
+  bare = Example("b", "c", "?")
+  verifier = verify.CheckerVerifier(score, 0.5)
+  found = verifier(["One.", "Two.", "Three.", "Four."], [own, bare, own, own])
+  assert [v.reward for v in found] == [1.0, 0.0, -1.0, 0.0]
+  assert asked == [(["Oslo is in Norway."] * 3, ["One.", "Three.", "Four."])]
+  assert [v.reward for v in verifier(["Two."], [bare])] == [0.0]

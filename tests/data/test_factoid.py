@@ -261,3 +261,26 @@ def test_public_popqa_files_agree(shared):
   assert [(e.id, e.question, e.aliases, e.extra) for e in tsv] == [
     (e.id, e.question, e.aliases, e.extra) for e in with_paragraphs
   ]
+
+
+# ---- Several as one
+
+
+def test_corpora_read_as_one_drop_repeated_questions(tmp_path):
+  nq = [{"question": "who is ann", "answer": ["a"]}, {"question": "where", "answer": ["b"]}]
+  web = [
+    {"qId": "w1", "qText": "Who is Ann?", "answers": ["c"]},
+    {"qId": "w2", "qText": "when?", "answers": ["d"]},
+    {"qId": "w3", "qText": "which?", "answers": []},
+  ]
+  first = _write(tmp_path / "nq.jsonl", "\n".join(map(json.dumps, nq)))
+  second = _write(tmp_path / "web.json", json.dumps(web))
+  examples, dropped = corpora.read("nq_open,webquestions", f"{first},{second}")
+  assert [(e.corpus, e.aliases) for e in examples] == [
+    ("nq_open", ("a",)),
+    ("nq_open", ("b",)),
+    ("webquestions", ("d",)),
+  ]
+  assert dropped == {"repeats an earlier question": 1, "no aliases": 1}
+  with pytest.raises(UserError, match="names 2 corpora and its path 1"):
+    corpora.read("nq_open,webquestions", first)

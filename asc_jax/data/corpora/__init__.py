@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from asc_jax.config import nearest
-from asc_jax.data import ranking
+from asc_jax.data import ranking, splits
 from asc_jax.types import Example, UserError
 
 
@@ -58,12 +58,12 @@ def check_trainable(examples: Iterable[Example]) -> None:
 def read(
   name: str, path: str | pathlib.Path | None = None, *, passage_words: int | None = None
 ) -> tuple[list[Example], dict[str, int]]:
-  """Reads a corpus.
+  """Reads a corpus, or several as one.
 
   Args:
-    name: a key of `READERS`.
+    name: a key of `READERS`, or several with commas between.
     path: its file or folder, in the format in which the corpus is published; None
-      for packaged corpora.
+      for packaged corpora. Of several, one each, with commas between.
     passage_words: keep a question's lexically best passages up to so many words
       (`ranking.cut`); None keeps all.
 
@@ -75,6 +75,8 @@ def read(
     UserError: for an unknown corpus, a missing file, a malformed row, or a corpus
       without any usable question.
   """
+  if "," in name:
+    return _read_several(name.split(","), path, passage_words)
   if name not in READERS:
     raise UserError(
       f"config.data.corpus={name!r} is unknown{nearest(name, READERS)}; there are {', '.join(sorted(READERS))}"
@@ -98,3 +100,24 @@ def read(
     reasons = ", ".join(f"{reason}: {n}" for reason, n in sorted(dropped.items())) or "no rows"
     raise UserError(f"{name} at {path} holds no usable question ({reasons})")
   return examples, dict(dropped)
+
+
+def _read_several(
+  names: list[str], path: str | pathlib.Path | None, passage_words: int | None
+) -> tuple[list[Example], dict[str, int]]:
+  """Corpora one after the other; a repeated question is dropped."""
+  paths = [None] * len(names) if path is None else str(path).split(",")
+  if len(paths) != len(names):
+    raise UserError(
+      f"config.data.corpus={','.join(names)} names {len(names)} corpora and its path {len(paths)}; "
+      "give one path each, with commas between"
+    )
+  found: dict[str, Example] = {}
+  dropped: Counter[str] = Counter()
+  for name, one in zip(names, paths, strict=True):
+    examples, reasons = read(name, one, passage_words=passage_words)
+    for example in examples:
+      if found.setdefault(splits.normalise(example.question), example) is not example:
+        dropped["repeats an earlier question"] += 1
+    dropped.update(reasons)
+  return list(found.values()), dict(dropped)
