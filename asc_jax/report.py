@@ -15,12 +15,9 @@ table of every corpus and writes into --out (the first RUN's folder report/):
 from __future__ import annotations
 
 import base64
-import dataclasses
-import json
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from asc_jax import cli
 from asc_jax.config import Field
@@ -30,27 +27,17 @@ from asc_jax.evaluation import (
   pairwise,
   paper,
   paper_figures,
-  records,
   tables,
   viewer,
 )
-from asc_jax.types import UserError
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-  """What one RUN of the command line holds."""
-
-  name: str
-  records: list[records.Record]
-  curves: list[dict[str, float]]
+from asc_jax.evaluation import runs as runs_lib
 
 
 def main(runs: Sequence[str], out: str | None, judgements: str | None) -> None:
   # Everything that can be wrong with the input is found before the first file is written.
-  loaded = [load(pathlib.Path(path), name) for path, name in zip(runs, names(runs), strict=True)]
-  pairs = read_lines(pathlib.Path(judgements), pairwise.problem) if judgements else []
-  base, settings = split(loaded)
+  loaded = runs_lib.load_all(runs)
+  pairs = runs_lib.read_lines(pathlib.Path(judgements), pairwise.problem) if judgements else []
+  base, settings = runs_lib.split(loaded)
   made = make_tables(base, settings, pairs) if base else []
   first = pathlib.Path(runs[0])
   folder = pathlib.Path(out) if out else (first if first.is_dir() else first.parent) / "report"
@@ -65,105 +52,16 @@ def main(runs: Sequence[str], out: str | None, judgements: str | None) -> None:
       (folder / f"{table.name}.{kind}").write_text(write(table), encoding="utf-8")
   pages = write_viewers(folder, loaded)
   page = folder / "report.html"
-  page.write_text(render(made, written, pages, names(runs)), encoding="utf-8")
+  page.write_text(render(made, written, pages, runs_lib.names(runs)), encoding="utf-8")
   print(f"{page}: {len(made)} tables, {len(written)} figures, {len(pages)} viewer pages")
 
 
-def names(paths: Sequence[str]) -> list[str]:
-  """A short name for each path: its last part, or more of it where two are alike."""
-  parts = [pathlib.Path(path).resolve().with_suffix("").parts for path in paths]
-  for length in range(1, max(map(len, parts)) + 1):
-    short = ["/".join(p[-length:]) for p in parts]
-    if len(set(short)) == len(short):
-      return short
-  raise UserError(f"{paths[0]} is given twice; name each run once")
-
-
-def load(path: pathlib.Path, name: str) -> Run:
-  """Reads a workdir or a records file; the run takes `name` whatever its records say."""
-  curves: list[dict[str, float]] = []
-  if path.is_dir():
-    files = sorted((path / "records").rglob("*.jsonl"))
-    if (path / "metrics.jsonl").exists():
-      curves = read_lines(path / "metrics.jsonl", _metrics_problem)
-    if not files and not curves:
-      raise UserError(
-        f"{path}: neither records/*.jsonl nor metrics.jsonl; give a workdir of asc_jax.main"
-      )
-  else:
-    files = [path]
-  rows = [row for file in files for row in records.read(file)]
-  if len({(r["step"], r["corpus"], r["id"], r["answer_index"]) for r in rows}) < len(rows):
-    raise UserError(f"{path}: the same answer is recorded twice; keep one file a step and corpus")
-  return Run(name, [{**row, "run": name} for row in rows], curves)
-
-
-def _metrics_problem(row: Any) -> str | None:
-  if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-    return 'a line is {"step": number, "name": number, ...}'
-  return None
-
-
-def read_lines(path: pathlib.Path, problem) -> list:
-  """JSON lines; a last one that a crash cut off is left out.
-
-  Raises:
-    UserError: naming file and line where one is no JSON or `problem(row)` says why.
-  """
-  try:
-    lines = path.read_text(encoding="utf-8").split("\n")
-  except (OSError, UnicodeDecodeError) as error:
-    raise UserError(f"{path}: cannot be read ({error})") from None
-  rows = []
-  for number, line in enumerate(lines[:-1], 1):
-    try:
-      row = json.loads(line)
-    except json.JSONDecodeError as error:
-      raise UserError(f"{path}:{number}: not a JSON object ({error.msg})") from None
-    if text := problem(row):
-      raise UserError(f"{path}:{number}: {text}")
-    rows.append(row)
-  return rows
-
-
-def split(runs: Sequence[Run]) -> tuple[paper.Setting | None, list[paper.Setting]]:
-  """The base model's answers (the first found at step 0) and each run's last ones."""
-  base: dict[str, Sequence[records.Record]] = {}
-  settings = []
-  methods = [{r["method"] for r in run.records if r["step"]} for run in runs]
-  for run, method in zip(runs, methods, strict=True):
-    last = max((r["step"] for r in run.records), default=0)
-    for corpus, rows in by_corpus(run.records, 0).items():
-      base.setdefault(corpus, rows)
-    if last > 0:
-      unique = len(method) == 1 and methods.count(method) == 1
-      label = next(iter(method)) if unique else run.name
-      settings.append(paper.Setting(label, by_corpus(run.records, last)))
-  if not base and settings:  # nothing to compare with: the first method is the reference
-    base, settings = dict(settings[0].records), settings[1:]
-  for setting in settings:
-    if lost := set(base) ^ set(setting.records):
-      raise UserError(
-        f"{setting.label}: corpus {min(lost)} was not answered both by it and by the base model"
-        " (step 0); evaluate both on it"
-      )
-  return (paper.Setting("base", base) if base else None), settings
-
-
-def by_corpus(rows: Sequence[records.Record], step: int) -> dict[str, list[records.Record]]:
-  found: dict[str, list[records.Record]] = {}
-  for row in rows:
-    if row["step"] == step:
-      found.setdefault(row["corpus"], []).append(row)
-  return found
-
-
-def terminal(corpus: str, base: paper.Setting, settings: Sequence[paper.Setting]) -> str:
+def terminal(corpus: str, base: runs_lib.Setting, settings: Sequence[runs_lib.Setting]) -> str:
   everyone = [base, *settings]
   return tables.terminal({s.label: metrics.summarise(s.records[corpus]) for s in everyone})
 
 
-def stand_ins(base: paper.Setting) -> list[str]:
+def stand_ins(base: runs_lib.Setting) -> list[str]:
   """Instruments of the records that are none of the paper's."""
   known = {column.instrument for column in metrics.PAPER}
   found = dict.fromkeys(name for row in base.all() for name in row["instruments"])
@@ -178,7 +76,7 @@ def make_tables(base, settings, pairs) -> list[tables.Table]:
   return [*made, paper.table_17(pairs)] if pairs else made
 
 
-def write_curves(folder: pathlib.Path, runs: Sequence[Run]) -> list[pathlib.Path]:
+def write_curves(folder: pathlib.Path, runs: Sequence[runs_lib.Run]) -> list[pathlib.Path]:
   having = {run.name: run.curves for run in runs if run.curves}
   if not having:
     return []
@@ -202,7 +100,7 @@ def write_figures(folder, base, settings, pairs) -> list[pathlib.Path]:
   return [figures.save(figure, folder / name)[1] for name, figure in made.items()]
 
 
-def write_viewers(folder: pathlib.Path, runs: Sequence[Run]) -> dict[str, str]:
+def write_viewers(folder: pathlib.Path, runs: Sequence[runs_lib.Run]) -> dict[str, str]:
   """One page a run, and one with all runs where there are several; title to file name."""
   pages = {}
   for run in runs:

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from asc_jax.evaluation import bootstrap, metrics, pairwise
-from asc_jax.evaluation.records import Record
+from asc_jax.evaluation.runs import Setting
 from asc_jax.evaluation.tables import Cell, Table, digits, number, rank
 
 CORPORA = ("asqa", "ragtruth", "clapnq", "eli5", "expertqa")
@@ -43,17 +43,6 @@ GREY = "Grey (italics where there is no grey): a setting that took a shortcut is
 STAR = (
   "* the 95 % interval of the change from base, by paired bootstrap over questions, leaves out 0."
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-  """The answers of one method, by corpus."""
-
-  label: str
-  records: Mapping[str, Sequence[Record]]
-
-  def all(self) -> list[Record]:
-    return [record for rows in self.records.values() for record in rows]
 
 
 def measured_by(instrument: str | None) -> dict[str, metrics.Column]:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from asc_jax.evaluation import bootstrap, metrics, pairwise, paper
 from asc_jax.evaluation.figures import COLOURS, MARKERS, STYLE, bars, panels
+from asc_jax.evaluation.runs import Setting
 
 
 def _shares(rows, instrument: str) -> list[tuple[float | None, float | None, float | None]]:
@@ -35,11 +36,11 @@ def _ratio(authored, copied) -> str:
   return f"{authored[0] / copied[0]:.1f} times"
 
 
-def _mean(setting: paper.Setting, table) -> metrics.Summary:
+def _mean(setting: Setting, table) -> metrics.Summary:
   return metrics.macro_mean([metrics.summarise(rows, table) for rows in setting.records.values()])
 
 
-def figure_1(base: paper.Setting, settings: Sequence[paper.Setting]) -> Figure:
+def figure_1(base: Setting, settings: Sequence[Setting]) -> Figure:
   """(a) Copying is the cheap way to be supported; (b) what each training bought with it."""
   reward = base.all()[0]["reward_instrument"]
   with matplotlib.rc_context(STYLE):
@@ -62,7 +63,7 @@ def figure_1(base: paper.Setting, settings: Sequence[paper.Setting]) -> Figure:
     return figure
 
 
-def figure_2(base: paper.Setting) -> Figure:
+def figure_2(base: Setting) -> Figure:
   """Unsupported share of base's authored and copied sentences by instrument, and people's view."""
   rows = base.all()
   names = list(dict.fromkeys(name for record in rows for name in record["instruments"]))
@@ -80,9 +81,7 @@ def figure_2(base: paper.Setting) -> Figure:
     return figure
 
 
-def figure_5(
-  base: paper.Setting, settings: Sequence[paper.Setting], instrument: str | None = None
-) -> Figure:
+def figure_5(base: Setting, settings: Sequence[Setting], instrument: str | None = None) -> Figure:
   """Err and Supp on each corpus: from base (open circle) to each method (filled mark)."""
   known = paper.measured_by(instrument)
   with matplotlib.rc_context(STYLE):
@@ -125,8 +124,8 @@ def _legend(figure: Figure, axis: Axes, labels: Sequence[str]) -> None:
 
 
 def figure_8(
-  base: paper.Setting,
-  settings: Sequence[paper.Setting],
+  base: Setting,
+  settings: Sequence[Setting],
   judgements: Sequence[pairwise.Judgement],
 ) -> Figure:
   """Does the reward's gain, or Supp's, tell which method's answers a judge prefers?

@@ -8,17 +8,19 @@ from collections.abc import Iterator, Sequence
 
 import jax
 import numpy as np
+from absl import logging
 from ml_collections import config_dict
 
 from asc_jax import sharding
 from asc_jax.checkers.base import Checker
+from asc_jax.data import files
 from asc_jax.data.answerable import answerable
 from asc_jax.evaluation import records
 from asc_jax.models import decoder
 from asc_jax.rl import rollouts, sampler, update
 from asc_jax.text import answers as answers_lib
 from asc_jax.text import copying, refusals
-from asc_jax.types import Rollout, Scores, Sentences
+from asc_jax.types import Rollout, Scores, Sentences, UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,9 @@ class Evaluator:
     config: a whole config; reads eval, rollout, text, credit, advantage, checker.
     mesh: where the policy lives.
     stop_ids: tokens that end an answer.
+    others: further instruments that score every sentence.
+    run_label: the label stored in each record; None: the folder two above the records file.
+    method: how the policy was trained, stored in each record; None: config.method.
   """
 
   tokenizer: object
@@ -40,6 +45,9 @@ class Evaluator:
   config: config_dict.ConfigDict
   mesh: jax.sharding.Mesh
   stop_ids: tuple[int, ...]
+  others: Sequence[Checker] = ()
+  run_label: str | None = None
+  method: str | None = None
 
   @property
   def sampling(self) -> sampler.Sampling:
@@ -52,7 +60,11 @@ class Evaluator:
     )
 
   def run(self, model: decoder.DecoderState, step: int, path: pathlib.Path) -> list[records.Record]:
-    """Answers every question and writes the records, whole or not at all.
+    """Answers every question; the file appears when all are answered.
+
+    Until then the records lie in PATH.partial, from which a run that was killed goes on:
+    whole batches are kept, so that it answers the others in the batches, hence with the
+    bits, of a run that was left alone.
 
     Args:
       model: the policy.
@@ -63,23 +75,76 @@ class Evaluator:
       return records.read(path)
     if not self.questions:
       return []
-    rows = list(self.answer(model, step, path.parent.parent.name))
+    run = self.run_label or path.parent.parent.name
     partial = path.with_suffix(".partial")
-    partial.unlink(missing_ok=True)
-    records.append(partial, rows)
+    rows = self._kept(partial, step, run)
+    for start in range(len(rows) // self.config.eval.answers, len(self.questions), self._size):
+      new = list(self._batch(model, start, step, run))
+      records.append(partial, new)
+      rows += new
     partial.rename(path)
     return rows
 
-  def answer(self, model: decoder.DecoderState, step: int, run: str) -> Iterator[records.Record]:
-    """Samples and scores, a batch of questions at a time."""
-    size = self.config.data.batch_size
-    for start in range(0, len(self.questions), size):
-      group = list(self.questions[start : start + size])
-      filled = group + [group[-1]] * (size - len(group))  # every batch has one shape
-      yield from self._batch(model, group, filled, step, run)
+  @property
+  def _size(self) -> int:
+    return self.config.data.batch_size
 
-  def _batch(self, model, group, filled, step, run):
+  def _kept(self, partial: pathlib.Path, step: int, run: str) -> list[records.Record]:
+    """The whole batches of a file that a killed run left; anything else is removed."""
+    if not partial.exists():
+      return []
+    files.cut_tail(partial)
+    try:
+      found = records.read(partial)
+    except UserError as error:
+      logging.info("%s; the questions are answered again", error)
+      found = []
+    batch = self._size * self.config.eval.answers
+    rows = found if len(found) == self._answers else found[: len(found) // batch * batch]
+    if not all(self._is_ours(place, row, run, step) for place, row in enumerate(rows)):
+      logging.info("%s is of another evaluation; the questions are answered again", partial)
+      rows = []
+    partial.unlink()
+    records.append(partial, rows)
+    return rows
+
+  @property
+  def _answers(self) -> int:
+    return len(self.questions) * self.config.eval.answers
+
+  def _is_ours(self, place: int, row: records.Record, run: str, step: int) -> bool:
+    """Whether this evaluation would have written the row at this place, as far as can be told."""
+    if place >= self._answers:
+      return False
+    question, index = divmod(place, self.config.eval.answers)
+    wanted = {**describe_question(self.questions[question]), **self._common(run, step)}
+    wanted["answer_index"] = index
+    return all(row[name] == value for name, value in wanted.items())  # type: ignore[literal-required]
+
+  def _common(self, run: str, step: int) -> dict:
+    """The fields that all records share."""
+    sampling = self.sampling
+    return {
+      "run": run,
+      "method": self.method or self.config.method,
+      "step": step,
+      "sampling": {
+        "answers": sampling.group_size,
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_tokens,
+        "seed": self.config.seed,
+      },
+      "reward_instrument": self.checker.name,
+      "instruments": {c.name: c.weights_hash for c in (self.checker, *self.others)},
+    }
+
+  def _batch(self, model, start: int, step: int, run: str) -> Iterator[records.Record]:
+    """Samples and scores the questions from `start` on that one batch holds."""
     config, sampling = self.config, self.sampling
+    group = list(self.questions[start : start + self._size])
+    filled = group + [group[-1]] * (self._size - len(group))  # every batch has one shape
     prompt = rollouts.batch_prompts(filled, config.data.prompt_buckets)
     key = jax.random.key(config.seed)
     with jax.set_mesh(self.mesh):
@@ -88,36 +153,30 @@ class Evaluator:
     found = rollouts.read_answers(self.tokenizer, group, host, config.text)
     bucket = rollouts.sentence_bucket(max(len(a.spans) for row in found for a in row))
     packed = rollouts.pack_sentences(found, sampling.max_tokens, config.text.empty_answer, bucket)
-    scores = rollouts.score(self.checker, group, found, bucket)
-    credit, advantage = credit_and_advantage(packed, scores, config)
+    instruments = (self.checker, *self.others)
+    scores = [rollouts.score(checker, group, found, bucket) for checker in instruments]
+    credit, advantage = credit_and_advantage(packed, scores[0], config)
     for index in np.ndindex(len(group), sampling.group_size):
       question, answer = group[index[0]], found[index[0]][index[1]]
-      yield {
-        "run": run,
-        "method": config.method,
-        "step": step,
-        **describe_question(question),
-        "answer_index": index[1],
-        **describe_answer(question, answer, config.text.copy_ngram),
-        "tokens": int(host.lengths[index]),
-        "sampling": {
-          "temperature": sampling.temperature,
-          "top_k": sampling.top_k,
-          "top_p": sampling.top_p,
-          "max_tokens": sampling.max_tokens,
-          "seed": config.seed,
+      sentences = describe_sentences(
+        answer,
+        [p.text for p in question.example.passages],
+        credit[index],
+        None if advantage is None else advantage[index],
+        {
+          checker.name: (checker.threshold, one.supported[index], one.vacuous[index])
+          for checker, one in zip(instruments, scores, strict=True)
         },
-        "sentences": describe_sentences(
-          answer,
-          [p.text for p in question.example.passages],
-          credit[index],
-          None if advantage is None else advantage[index],
-          {self.checker.name: (scores.supported[index], scores.vacuous[index])},
-          config,
-        ),
-        "reward_instrument": self.checker.name,
-        "instruments": {self.checker.name: self.checker.weights_hash},
-      }
+        config.text.copy_ngram,
+      )
+      yield records.Record(  # type: ignore[typeddict-item]
+        **self._common(run, step),
+        **describe_question(question),
+        **describe_answer(question, answer, config.text.copy_ngram),
+        answer_index=index[1],
+        tokens=int(host.lengths[index]),
+        sentences=sentences,
+      )
 
 
 def credit_and_advantage(packed: Sentences, scores: Scores, config):
@@ -166,10 +225,10 @@ def describe_answer(question: rollouts.Question, answer: rollouts.Answer, ngram:
   }
 
 
-def describe_sentences(answer, passages, credit, advantage, scores, config) -> list[dict]:
-  """The record's sentences; `scores` is {instrument: (supported[S], vacuous[S])}."""
+def describe_sentences(answer, passages, credit, advantage, scores, ngram) -> list[dict]:
+  """The record's sentences; `scores` is {instrument: (threshold, supported[S], vacuous[S])}."""
   rows = []
-  shares = copying.sentence_shares(answer.text, answer.spans, passages, n=config.text.copy_ngram)
+  shares = copying.sentence_shares(answer.text, answer.spans, passages, n=ngram)
   for s, (start, end) in enumerate(answer.spans):
     last = s == len(answer.spans) - 1
     rows.append(
@@ -186,9 +245,9 @@ def describe_sentences(answer, passages, credit, advantage, scores, config) -> l
           name: {
             "supported": number(supported[s]),
             "vacuous": number(vacuous[s]),
-            "threshold": config.checker.threshold,
+            "threshold": threshold,
           }
-          for name, (supported, vacuous) in scores.items()
+          for name, (threshold, supported, vacuous) in scores.items()
         },
       }
     )

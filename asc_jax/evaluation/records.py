@@ -64,6 +64,7 @@ class SentenceRecord(TypedDict):
 class Sampling(TypedDict):
   """How the answer was drawn; temperature 0 is greedy."""
 
+  answers: int  # drawn for the question
   temperature: float
   top_k: int
   top_p: float

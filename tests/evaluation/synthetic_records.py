@@ -45,7 +45,14 @@ def record(id, sentences, **changes):
     "declines": False,
     "em": None,
     "answerable": None,
-    "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "max_tokens": 64, "seed": 0},
+    "sampling": {
+      "answers": 1,
+      "temperature": 0.0,
+      "top_k": 0,
+      "top_p": 1.0,
+      "max_tokens": 64,
+      "seed": 0,
+    },
     "matches": [],
     "sentences": placed,
     "reward_instrument": "minilm",
@@ -192,6 +199,7 @@ def realistic(random, questions, *, run="base", step=0, copying=0.4, group=1, co
         finished=random.random() > 0.1,
         instruments={"minilm": "5f0c29aa61d1", "lexical": "none"},
       )
+      row["sampling"] = {**row["sampling"], "answers": group}
       row["matches"] = [
         {
           "start": s["start"],

@@ -137,7 +137,7 @@ def test_the_command_answers_bad_input_in_one_line(tmp_path):
   for arguments, parts in (
     ([], ["RUNS is missing"]),
     ([tmp_path, "--oat=x"], ["--oat is not a flag", "--out"]),
-    ([tmp_path], [str(tmp_path), "neither records/*.jsonl nor metrics.jsonl"]),
+    ([tmp_path], [str(tmp_path), "neither records/**/*.jsonl nor metrics.jsonl"]),
   ):
     done = report(*arguments)
     assert done.returncode == 2 and done.stdout == ""

@@ -8,7 +8,7 @@ import pytest
 import synthetic_records as synthetic
 import test_metrics
 
-from asc_jax.evaluation import paper, tables
+from asc_jax.evaluation import paper, runs, tables
 from asc_jax.evaluation.tables import Cell
 
 CORPORA = ("asqa", "clapnq")
@@ -16,7 +16,7 @@ CORPORA = ("asqa", "clapnq")
 
 def setting(label, copying, seed, questions=60):
   rng = random.Random(seed)
-  return paper.Setting(
+  return runs.Setting(
     label,
     {c: synthetic.realistic(rng, questions, copying=copying, corpus=c) for c in CORPORA},
   )
