@@ -212,12 +212,14 @@ def _gathered(state: DecoderState) -> DecoderState:
   return dataclasses.replace(state, params=state.params | outer)
 
 
-def _embed(state: DecoderState, tokens: jax.Array) -> jax.Array:
+def embed(state: DecoderState, tokens: jax.Array) -> jax.Array:
+  """[..., D] of token ids, what the first layer reads."""
   x = state.params["embed"]["embedding"][tokens].astype(state.config.dtype)
   return x * jnp.asarray(state.config.embed_scale, x.dtype)
 
 
-def _final_norm(state: DecoderState, x: jax.Array) -> jax.Array:
+def final_norm(state: DecoderState, x: jax.Array) -> jax.Array:
+  """What `logits` reads of the last layer's output [..., D]."""
   config = state.config
   return rms_norm(x, state.params["final_norm"]["scale"], config.norm_eps, config.norm_offset)
 
@@ -247,7 +249,7 @@ def prefill(state: DecoderState, tokens: jax.Array, lengths: jax.Array) -> Prefi
   def body(block, index, x, _):
     return _prefill_block(config, block, index, x, lengths)
 
-  _, layers = _scan(state, body, _embed(_gathered(state), tokens)[:, None], None)
+  _, layers = _scan(state, body, embed(_gathered(state), tokens)[:, None], None)
   return Prefix(layers, lengths - 1)
 
 
@@ -285,9 +287,9 @@ def extend(state: DecoderState, prefix: Prefix, tokens: jax.Array, offset, cache
     return (x, cache and {name: cell.cache for name, cell in cells.items()}), None
 
   state = state if cache is not None else _gathered(state)
-  carry = (_embed(state, tokens), cache)
+  carry = (embed(state, tokens), cache)
   (x, cache), _ = _scan(state, body, carry, prefix.layers, gather=cache is None)
-  return _final_norm(state, x), cache
+  return final_norm(state, x), cache
 
 
 def answer_inputs(tokens: jax.Array, lengths: jax.Array, answers: jax.Array) -> jax.Array:
@@ -328,9 +330,9 @@ def answer_log_probs(
     return (x, y), None
 
   state = _gathered(state)
-  carry = (_embed(state, tokens)[:, None], _embed(state, inputs))
+  carry = (embed(state, tokens)[:, None], embed(state, inputs))
   (_, y), _ = _scan(state, body, carry, None)
-  return log_probs(state, _final_norm(state, y), answers, temperature=temperature, chunk=chunk)
+  return log_probs(state, final_norm(state, y), answers, temperature=temperature, chunk=chunk)
 
 
 def logits(state: DecoderState, hidden: jax.Array) -> jax.Array:
