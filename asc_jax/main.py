@@ -30,13 +30,13 @@ SHARES = {
 def main(config: config_dict.ConfigDict, workdir: str) -> None:
   # jax and the model code load after the flags are known to be right.
   from asc_jax.evaluation import metrics, policy, records, tables
-  from asc_jax.rl import trainer as trainer_lib
+  from asc_jax.rl import methods
 
   started = time.perf_counter()
   folder = pathlib.Path(workdir)
   for path in sorted((folder / "records").glob("*.jsonl")):
     records.read(path)  # a damaged one is refused before weights load
-  trainer = trainer_lib.Trainer(config, folder)
+  trainer = methods.loop_of(config)(config, folder)
   report_work("training", trainer.train_work)
   report_work("evaluation", trainer.eval_work)
   write_config(folder, config)
@@ -86,8 +86,8 @@ def shortcomings(means: dict[str, float], changed: bool, config) -> list[str]:
   if not means:  # a finished run, started again
     return []
   found = [] if changed else ["no parameter changed"]
-  share, wanted = means["advantage/nonzero_groups"], config.train.min_nonzero_groups
-  if share < wanted:
+  share, wanted = means.get("advantage/nonzero_groups"), config.train.min_nonzero_groups
+  if share is not None and share < wanted:
     found.append(
       f"{100 * share:.1f} % of groups had non-zero advantages, under {100 * wanted:.1f} %"
     )

@@ -117,3 +117,10 @@ class Weighted(NamedTuple):
 
   total: Any
   weight: Any
+
+
+class Sample(NamedTuple):
+  """A metric whose distribution is shown: `values` where `mask` is true."""
+
+  values: Any
+  mask: Any

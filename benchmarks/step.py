@@ -117,7 +117,11 @@ def main() -> None:
   batch = batch._replace(
     ref_logps=update.log_probs(reference, batch.prompts, batch.rollout.tokens, settings)
   )
-  step = update.make_update(optimizer, schedule, settings).lower(train, batch).compile()
+  step = (
+    update.make_update(optimizer, schedule, functools.partial(update.gradients, settings=settings))
+    .lower(train, batch)
+    .compile()
+  )
   seconds = []
   for _ in range(args.runs + 1):
     start = time.perf_counter()

@@ -1,14 +1,14 @@
 """One batch of answers to one optimizer step, in one jitted program.
 
 credit -> advantages -> spread to tokens -> loss over micro-batches -> clip ->
-optax. Only sums leave the device.
+optax. Only sums and a few samples leave the device.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from asc_jax.models import decoder
 from asc_jax.objective import advantages as advantages_lib
 from asc_jax.objective import credit as credit_lib
 from asc_jax.objective import losses, spread
-from asc_jax.types import Batch, Prompts, Scores, Sentences, Weighted
+from asc_jax.types import Batch, Prompts, Sample, Scores, Sentences, Weighted
 
 
 class TrainState(NamedTuple):
@@ -30,6 +30,10 @@ class TrainState(NamedTuple):
   opt_state: optax.OptState
   step: jax.Array  # int32[], updates applied or skipped
   bad_steps: jax.Array  # int32[], non-finite updates skipped so far
+
+
+# (loss float32[], gradients like the trainable parameters, metrics)
+Gradients: TypeAlias = tuple[jax.Array, Any, dict[str, Any]]
 
 
 class Objective(NamedTuple):
@@ -170,16 +174,18 @@ def unit_advantages(
   return values * mask, jnp.broadcast_to(values, sentences.ids.shape)
 
 
-def token_advantages(batch: Batch, settings: Objective) -> tuple[jax.Array, dict[str, Weighted]]:
+def token_advantages(
+  batch: Batch, settings: Objective
+) -> tuple[jax.Array, dict[str, Weighted | Sample]]:
   """Every token's advantage, float32[B, G, T], and the rewards' metrics."""
   sentences = scored(batch.sentences, batch.scores, settings)
   credit, supported = credits(sentences, batch.scores, settings)
-  _, advantages = unit_advantages(sentences, credit, settings)
+  values, advantages = unit_advantages(sentences, credit, settings)
   nonzero = jnp.any(advantages != 0, axis=(1, 2))
   counted = (sentences.mask & ~sentences.pseudo).sum()
   answers = jnp.float32(sentences.copy_share.size)
   copied = sentences.copied & sentences.mask & ~sentences.pseudo
-  metrics = {
+  metrics: dict[str, Weighted | Sample] = {
     "reward/credit": Weighted(credit.sum(), counted),
     "advantage/nonzero_groups": Weighted(nonzero.sum(), jnp.float32(nonzero.size)),
     "text/copy": Weighted(sentences.copy_share.sum(), answers),
@@ -188,6 +194,8 @@ def token_advantages(batch: Batch, settings: Objective) -> tuple[jax.Array, dict
     "reward/unscored": Weighted((batch.sentences.mask & ~sentences.mask).sum(), answers),
     "rollout/tokens": Weighted(batch.rollout.lengths.sum(), answers),
     "rollout/truncated": Weighted((~batch.rollout.finished).sum(), answers),
+    "advantage/sentence": Sample(values, sentences.mask),
+    "rollout/length": Sample(batch.rollout.lengths, jnp.ones_like(batch.rollout.finished)),
   }
   if settings.has_support:
     shares = credit_lib.support_share(supported, sentences.mask)
@@ -202,9 +210,10 @@ def _micro_batches(tree, count: int):
   )
 
 
-def _answer_log_probs(
+def answer_log_probs(
   state: decoder.DecoderState, prompts: Prompts, answers: jax.Array, settings: Objective
 ) -> jax.Array:
+  """float32[B, G, T] at the settings' temperature; see models/decoder.py."""
   return decoder.answer_log_probs(
     state,
     prompts.tokens,
@@ -233,9 +242,9 @@ def log_probs(
     float32[B, G, T].
   """
   if settings.micro_batches == 1:
-    return _answer_log_probs(state, prompts, answers, settings)
+    return answer_log_probs(state, prompts, answers, settings)
   parts = jax.lax.map(
-    lambda part: _answer_log_probs(state, part[0], part[1], settings),
+    lambda part: answer_log_probs(state, part[0], part[1], settings),
     _micro_batches((prompts, answers), settings.micro_batches),
   )  # [M, B / M, G, T]
   return parts.swapaxes(0, 1).reshape(answers.shape)
@@ -243,7 +252,7 @@ def log_probs(
 
 def _loss(trainable, model, batch: Batch, advantages, settings: Objective):
   """Sums over a micro-batch: (loss sum, (denominator, metrics))."""
-  logps = _answer_log_probs(
+  logps = answer_log_probs(
     model.with_trainable(trainable), batch.prompts, batch.rollout.tokens, settings
   )  # [B, G, T]
   if settings.is_cap is not None:
@@ -263,46 +272,66 @@ def _loss(trainable, model, batch: Batch, advantages, settings: Objective):
   return total, (denominator, metrics)
 
 
-def gradients(model: decoder.DecoderState, batch: Batch, settings: Objective):
-  """Loss, gradients and metrics of a batch; micro-batches add up exactly.
-
-  Returns:
-    (loss float32[], gradients like `model.trainable()`, metrics of Weighted).
-  """
+def gradients(model: decoder.DecoderState, batch: Batch, settings: Objective) -> Gradients:
+  """Loss, gradients and metrics of a batch of scored answers."""
   advantages, metrics = token_advantages(batch, settings)
-  value_and_grad = jax.value_and_grad(_loss, has_aux=True)
+
+  def loss(trainable, micro):
+    return _loss(trainable, model, *micro, settings)
+
+  total, grads, more = accumulate(loss, model, (batch, advantages), settings.micro_batches)
+  return total, grads, metrics | more
+
+
+def accumulate(
+  loss: Callable[[Any, Any], tuple[jax.Array, tuple[jax.Array, dict[str, Weighted]]]],
+  model: decoder.DecoderState,
+  batch: Any,
+  micro_batches: int,
+) -> Gradients:
+  """Gradients of a ratio of sums over a batch; micro-batches add up exactly.
+
+  Args:
+    loss: `(trainable, micro-batch) -> (sum, (denominator, metrics))`.
+    model: its trainable parameters are differentiated.
+    batch: a tree of [B, ...] arrays.
+    micro_batches: parts that B is cut into, each with its own backward pass.
+  """
+  value_and_grad = jax.value_and_grad(loss, has_aux=True)
 
   def part(micro):
-    return value_and_grad(model.trainable(), model, micro[0], micro[1], settings)
+    return value_and_grad(model.trainable(), micro)
 
-  if settings.micro_batches == 1:
-    (total, (denominator, more)), grads = part((batch, advantages))
+  if micro_batches == 1:
+    (total, (denominator, metrics)), grads = part(batch)
   else:
-    micro = _micro_batches((batch, advantages), settings.micro_batches)
+    micro = _micro_batches(batch, micro_batches)
     zeros = jax.tree.map(
       lambda x: jnp.zeros(x.shape, x.dtype),
       jax.eval_shape(part, jax.tree.map(lambda x: x[0], micro)),
     )
-    (((total, (denominator, more)), grads), _) = jax.lax.scan(
+    (((total, (denominator, metrics)), grads), _) = jax.lax.scan(
       lambda sums, one: (jax.tree.map(jnp.add, sums, part(one)), None), zeros, micro
     )
   denominator = jnp.maximum(denominator, 1)
   grads = jax.tree.map(lambda g: g / denominator, grads)
-  loss = total / denominator
-  return loss, grads, metrics | more | {"loss/total": Weighted(loss, jnp.float32(1))}
+  mean = total / denominator
+  return mean, grads, metrics | {"loss/total": Weighted(mean, jnp.float32(1))}
 
 
 def make_update(
-  optimizer: optax.GradientTransformation, schedule: optax.Schedule, settings: Objective
-) -> Callable[[TrainState, Batch], tuple[TrainState, dict[str, Weighted]]]:
-  """The jitted update `(TrainState, Batch) -> (TrainState, metrics)`.
+  optimizer: optax.GradientTransformation,
+  schedule: optax.Schedule,
+  gradients: Callable[[decoder.DecoderState, Any], Gradients],
+) -> Callable[[TrainState, Any], tuple[TrainState, dict[str, Weighted | Sample]]]:
+  """The jitted update `(TrainState, batch) -> (TrainState, metrics)`.
 
   A non-finite loss or gradient leaves parameters and moments as they were and
   is counted in `bad_steps`.
   """
 
-  def update(train: TrainState, batch: Batch):
-    loss, grads, metrics = gradients(train.model, batch, settings)
+  def update(train: TrainState, batch: Any):
+    loss, grads, metrics = gradients(train.model, batch)
     norm = optax.tree.norm(grads)
     good = jnp.isfinite(loss) & jnp.isfinite(norm)
     old = train.model.trainable()

@@ -172,6 +172,12 @@ def stop_ids(tokenizer, generation_config: Any = None) -> tuple[int, ...]:
   return tuple(sorted(int(i) for i in ends))
 
 
+def end_of_turn(tokenizer, stops: Sequence[int]) -> int:
+  """The one of `stops` that ends an assistant's message in the model's own chats."""
+  ids = {token: tokenizer.convert_tokens_to_ids(token) for token in _END_TOKENS}
+  return next((i for i in ids.values() if i in stops), stops[0])
+
+
 def _encode(tokenizer, text: str) -> list[int]:
   ids = tokenizer(text, add_special_tokens=False)["input_ids"]
   if _wants_bos(tokenizer) and ids[:1] != [tokenizer.bos_token_id]:

@@ -75,7 +75,9 @@ def test_reference_and_update(tpu_mesh, model, micro_batch):
       model, batch.prompts, batch.rollout.tokens, settings
     ).compile()
     assert reference.memory_analysis().temp_size_in_bytes > 0
-    lowered = update.make_update(optimizer, schedule, settings).lower(train, batch)
+    lowered = update.make_update(
+      optimizer, schedule, functools.partial(update.gradients, settings=settings)
+    ).lower(train, batch)
     compiled = lowered.compile()
   assert "splash" in lowered.as_text(), "the update uses the TPU's kernel"
   # Parameters and moments come back where they were, so that donation can reuse them.

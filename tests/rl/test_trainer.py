@@ -15,7 +15,7 @@ import pytest
 import tiny_checkpoint
 
 from asc_jax import config as config_lib
-from asc_jax.rl import checkpointing, logs, trainer, update
+from asc_jax.rl import checkpointing, logs, loop, trainer, update
 from asc_jax.types import UserError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -253,7 +253,7 @@ def test_bad_input_is_named_before_weights_load(config, monkeypatch, change, mes
   def refuse(*args, **kwargs):
     raise AssertionError("weights were loaded")
 
-  monkeypatch.setattr(trainer.checkpoints, "load", refuse)
+  monkeypatch.setattr(loop.checkpoints, "load", refuse)
   for name, value in change.items():
     config_lib.assign(config, name, value)
   with pytest.raises(UserError, match=message):
@@ -264,10 +264,10 @@ def test_the_compilation_cache_stays_off_on_cpus(monkeypatch):
   """jax-ml/jax#38445: there a second run rejects what the first one stored."""
   asked = {}
   monkeypatch.setattr(jax.config, "update", lambda name, value: asked.update({name: value}))
-  trainer.set_compilation_cache("auto")
-  trainer.set_compilation_cache("none")
+  loop.set_compilation_cache("auto")
+  loop.set_compilation_cache("none")
   assert not asked
   monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
-  trainer.set_compilation_cache("auto")
-  trainer.set_compilation_cache("/cache")
+  loop.set_compilation_cache("auto")
+  loop.set_compilation_cache("/cache")
   assert asked == {"jax_compilation_cache_dir": "/cache"}
