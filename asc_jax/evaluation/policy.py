@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -39,6 +40,8 @@ class Evaluator:
     method: how the policy was trained, stored in each record; None: config.method.
   """
 
+  schema: ClassVar[Any] = records.Record
+
   tokenizer: object
   checker: Checker
   questions: Sequence[rollouts.Question]
@@ -59,7 +62,11 @@ class Evaluator:
       stop_ids=self.stop_ids,
     )
 
-  def run(self, model: decoder.DecoderState, step: int, path: pathlib.Path) -> list[records.Record]:
+  def read(self, path: pathlib.Path) -> list[Any]:
+    """The records of a file that `run` wrote."""
+    return records.read(path, self.schema)
+
+  def run(self, model: decoder.DecoderState, step: int, path: pathlib.Path) -> list[Any]:
     """Answers every question; the file appears when all are answered.
 
     Until then the records lie in PATH.partial, from which a run that was killed goes on:
@@ -72,7 +79,7 @@ class Evaluator:
       path: the JSONL file; an existing one is read instead of sampling again.
     """
     if path.exists():
-      return records.read(path)
+      return self.read(path)
     if not self.questions:
       return []
     run = self.run_label or path.parent.parent.name
@@ -80,7 +87,7 @@ class Evaluator:
     rows = self._kept(partial, step, run)
     for start in range(len(rows) // self.config.eval.answers, len(self.questions), self._size):
       new = list(self._batch(model, start, step, run))
-      records.append(partial, new)
+      records.append(partial, new, self.schema)
       rows += new
     partial.rename(path)
     return rows
@@ -89,13 +96,13 @@ class Evaluator:
   def _size(self) -> int:
     return self.config.data.batch_size
 
-  def _kept(self, partial: pathlib.Path, step: int, run: str) -> list[records.Record]:
+  def _kept(self, partial: pathlib.Path, step: int, run: str) -> list[Any]:
     """The whole batches of a file that a killed run left; anything else is removed."""
     if not partial.exists():
       return []
     files.cut_tail(partial)
     try:
-      found = records.read(partial)
+      found = self.read(partial)
     except UserError as error:
       logging.info("%s; the questions are answered again", error)
       found = []
@@ -105,21 +112,25 @@ class Evaluator:
       logging.info("%s is of another evaluation; the questions are answered again", partial)
       rows = []
     partial.unlink()
-    records.append(partial, rows)
+    records.append(partial, rows, self.schema)
     return rows
 
   @property
   def _answers(self) -> int:
     return len(self.questions) * self.config.eval.answers
 
-  def _is_ours(self, place: int, row: records.Record, run: str, step: int) -> bool:
+  def _is_ours(self, place: int, row: Any, run: str, step: int) -> bool:
     """Whether this evaluation would have written the row at this place, as far as can be told."""
     if place >= self._answers:
       return False
     question, index = divmod(place, self.config.eval.answers)
-    wanted = {**describe_question(self.questions[question]), **self._common(run, step)}
+    wanted = {**self._describe(self.questions[question]), **self._common(run, step)}
     wanted["answer_index"] = index
-    return all(row[name] == value for name, value in wanted.items())  # type: ignore[literal-required]
+    return all(row[name] == value for name, value in wanted.items())
+
+  def _describe(self, question: rollouts.Question) -> dict:
+    """The fields that a question decides."""
+    return describe_question(question)
 
   def _common(self, run: str, step: int) -> dict:
     """The fields that all records share."""
@@ -140,16 +151,20 @@ class Evaluator:
       "instruments": {c.name: c.weights_hash for c in (self.checker, *self.others)},
     }
 
-  def _batch(self, model, start: int, step: int, run: str) -> Iterator[records.Record]:
-    """Samples and scores the questions from `start` on that one batch holds."""
-    config, sampling = self.config, self.sampling
+  def _draw(self, model, start: int) -> tuple[list[rollouts.Question], Rollout]:
+    """Samples answers to the questions from `start` on that one batch holds."""
     group = list(self.questions[start : start + self._size])
     filled = group + [group[-1]] * (self._size - len(group))  # every batch has one shape
-    prompt = rollouts.batch_prompts(filled, config.data.prompt_buckets)
-    key = jax.random.key(config.seed)
+    prompt = rollouts.batch_prompts(filled, self.config.data.prompt_buckets)
+    prompt, key = sharding.spread_questions(prompt, self.mesh), jax.random.key(self.config.seed)
     with jax.set_mesh(self.mesh):
-      drawn = sampler.sample(model, sharding.spread_questions(prompt, self.mesh), key, sampling)
-    host = Rollout(*map(np.asarray, drawn))
+      drawn = sampler.sample(model, prompt, key, self.sampling)
+    return group, Rollout(*map(np.asarray, drawn))
+
+  def _batch(self, model, start: int, step: int, run: str) -> Iterator[Any]:
+    """Samples and scores a batch of questions."""
+    config, sampling = self.config, self.sampling
+    group, host = self._draw(model, start)
     found = rollouts.read_answers(self.tokenizer, group, host, config.text)
     bucket = rollouts.sentence_bucket(max(len(a.spans) for row in found for a in row))
     packed = rollouts.pack_sentences(found, sampling.max_tokens, config.text.empty_answer, bucket)

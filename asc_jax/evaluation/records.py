@@ -159,49 +159,53 @@ def _span_problem(record: Record) -> str | None:
   return None
 
 
-def check(value: Any) -> str | None:
-  """What keeps `value` from being a Record, or None."""
-  return schema_problem(value, Record) or _span_problem(value)
+def check(value: Any, schema: Any = Record) -> str | None:
+  """What keeps `value` from being a record of this schema, or None."""
+  problem = schema_problem(value, schema)
+  return problem or (_span_problem(value) if schema is Record else None)
 
 
-def encode(record: Record) -> str:
+def encode(record: Any, schema: Any = Record) -> str:
   """The record's line: keys in the schema's order, so that equal records are equal bytes."""
-  ordered = {name: record[name] for name in _hints(Record)}  # type: ignore[literal-required]
+  ordered = {name: record[name] for name in _hints(schema)}
   return json.dumps(ordered, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def append(path: str | os.PathLike, rows: Iterable[Record]) -> None:
+def append(path: str | os.PathLike, rows: Iterable[Any], schema: Any = Record) -> None:
   """Appends records, each line in one write, after whatever whole lines the file holds."""
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
   files.cut_tail(path)
   with open(path, "ab", buffering=0) as file:
     for row in rows:
-      file.write(encode(row).encode())
+      file.write(encode(row, schema).encode())
 
 
-def read(path: str | os.PathLike) -> list[Record]:
-  """All records of a file.
+def read(path: str | os.PathLike, schema: Any = Record) -> list[Any]:
+  """All records of a file, each a `schema`.
 
   Raises:
     UserError: naming file, line and field of the first malformed record.
   """
   try:
     with open(path, encoding="utf-8") as file:
-      return [_parse(line, f"{path}:{number}") for number, line in enumerate(file, 1)]
+      return [_parse(line, f"{path}:{number}", schema) for number, line in enumerate(file, 1)]
   except OSError as error:
     raise UserError(f"{path}: cannot be read ({error.strerror}); give a records file") from None
   except UnicodeDecodeError:
     raise UserError(f"{path}: not UTF-8 text; give a records file") from None
 
 
-def _parse(line: str, where: str) -> Record:
+def _parse(line: str, where: str, schema: Any) -> Any:
   try:
     record = json.loads(line)
   except json.JSONDecodeError as error:
     raise UserError(
       f"{where}: not a JSON object ({error.msg}, column {error.colno}); a line is one answer's record"
     ) from None
-  if problem := check(record):
-    raise UserError(f"{where}: {problem}; the fields are those of asc_jax/evaluation/records.py")
+  if problem := check(record, schema):
+    raise UserError(
+      f"{where}: {problem}; the fields are those of {schema.__name__} in "
+      f"{schema.__module__.replace('.', '/')}.py"
+    )
   return record
