@@ -46,16 +46,10 @@ def measure(
     UserError: the file was made with other settings.
   """
   path = pathlib.Path(path)
+  passed = check(path, settings)
   if not path.exists() or not path.read_bytes():
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(dict(settings)) + "\n", encoding="utf-8")
-  made_with, passed = read(path)
-  if made_with != json.loads(json.dumps(dict(settings))):
-    differing = [k for k in {**made_with, **settings} if made_with.get(k) != settings.get(k)]
-    raise UserError(
-      f"{path} was made with another {' and '.join(differing)}; "
-      "give the settings it was made with, or name another file"
-    )
   files.cut_tail(path)
   missing = [example for example in examples if example.id not in passed]
   for start in range(0, len(missing), batch_size):
@@ -65,6 +59,27 @@ def measure(
       file.writelines(json.dumps({"id": k, "correct": v}) + "\n" for k, v in rows.items())
     passed.update(rows)
   return {example.id: passed[example.id] for example in examples}
+
+
+def check(path: str | os.PathLike, settings: Mapping[str, Any]) -> dict[str, int]:
+  """Correct samples by question id of a file that may go on with these settings.
+
+  An absent or empty file holds none.
+
+  Raises:
+    UserError: the file was made with other settings, or is none.
+  """
+  path = pathlib.Path(path)
+  if not path.exists() or not path.read_bytes():
+    return {}
+  made_with, passed = read(path)
+  if made_with != json.loads(json.dumps(dict(settings))):
+    differing = [k for k in {**made_with, **settings} if made_with.get(k) != settings.get(k)]
+    raise UserError(
+      f"{path} was made with another {' and '.join(differing)}; "
+      "give the settings it was made with, or name another file"
+    )
+  return passed
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, int]]:
