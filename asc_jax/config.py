@@ -228,8 +228,8 @@ FIELDS: dict[str, Field] = {
   # train
   "train.objective": _str(
     "credit",
-    "what is learned from: credit of sampled answers, or the corpus's own answers (sft)",
-    ("credit", "sft"),
+    "what is learned from: credit of sampled answers, pairs of them (dpo), or the corpus's own answers (sft)",
+    ("credit", "dpo", "sft"),
   ),
   "train.steps": _int(8, "batches of rollouts"),
   "train.epochs": _float(None, "if set, steps follow from it (paper: 1)", optional=True),
@@ -260,6 +260,19 @@ FIELDS: dict[str, Field] = {
   "train.compilation_cache": _str(
     "auto",
     "folder of the persistent compilation cache; auto: on for accelerators, off on CPUs; none: off",
+  ),
+  # dpo
+  "dpo.pairs": _str(
+    None, "file of pairs (asc_jax.tools.make_pairs), for train.objective=dpo", optional=True
+  ),
+  "dpo.beta": _float(
+    0.1, "how strongly DPO holds the policy to the reference (paper: unknown; DPO's own: 0.1)"
+  ),
+  "dpo.copy_tolerance": _float(
+    None,
+    "largest difference in Copy within a pair (paper: unknown); None: pairs are not matched on Copy",
+    high=1.0,
+    optional=True,
   ),
   # mesh
   "mesh.data": _int(1, "devices over questions; -1 takes what is left", low=-1),
@@ -371,8 +384,12 @@ FIELDS: dict[str, Field] = {
 # What sets each method apart from the defaults above, which are ASC's.
 _ANSWER_R = {"credit.unit": "answer", "credit.authored": False, "credit.vacuous": False}
 METHODS: dict[str, dict[str, Any]] = {
+  "base": {"train.steps": 0, "train.epochs": None},
   "asc": {},
   "asc_answer": {"credit.unit": "answer"},
+  "asc_without_authored": {"credit.authored": False},
+  "asc_without_vacuous": {"credit.vacuous": False},
+  "asc_without_supported": {"credit.supported": False},
   "sentence_reward": {"credit.authored": False, "credit.vacuous": False},
   "grpo": {**_ANSWER_R, "loss.beta": 0.0},
   "grpo_kl": _ANSWER_R,
@@ -385,6 +402,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "loss.constant": 48.0,
     "loss.beta": 0.0,
   },
+  "dpo": {"train.objective": "dpo"},
+  "dpo_copy_matched": {"train.objective": "dpo", "dpo.copy_tolerance": 0.05},
   "sft": {"train.objective": "sft", "optimizer.schedule": "linear"},
   "corver": {
     "corver.on": True,
