@@ -376,6 +376,7 @@ FIELDS: dict[str, Field] = {
   ),
   "eval.questions": _int(8, "questions evaluated, the split's first by hash; 0: no evaluation"),
   "eval.answers": _int(1, "answers a question", low=1),
+  "eval.seed": _int(0, "seed of the sampled answers, the same for every run", high=2**32 - 1),
   "eval.temperature": _float(0.0, "sampling temperature, 0 is greedy", high=10.0),
   "eval.max_tokens": _int(None, "tokens an answer; None: rollout.max_tokens", low=1, optional=True),
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
@@ -16,9 +16,9 @@ from asc_jax import sharding
 from asc_jax.checkers.base import Checker
 from asc_jax.data import files
 from asc_jax.data.answerable import answerable
-from asc_jax.evaluation import records
+from asc_jax.evaluation import metrics, records, tables
 from asc_jax.models import decoder
-from asc_jax.rl import rollouts, sampler, update
+from asc_jax.rl import loop, rollouts, sampler, update
 from asc_jax.text import answers as answers_lib
 from asc_jax.text import copying, refusals
 from asc_jax.types import Rollout, Scores, Sentences, UserError
@@ -51,6 +51,22 @@ class Evaluator:
   others: Sequence[Checker] = ()
   run_label: str | None = None
   method: str | None = None
+
+  @classmethod
+  def of(cls, trainer: loop.Loop) -> Self:
+    """The evaluator of a run, on the questions that it reads for evaluation."""
+    return cls(
+      trainer.tokenizer,
+      trainer.checker,
+      trainer.eval_work.questions,
+      trainer.config,
+      trainer.mesh,
+      trainer.stop_ids,
+    )
+
+  def terminal(self, answers: Mapping[str, Sequence[Any]]) -> str:
+    """The table of some sets of records, by heading."""
+    return tables.terminal({name: metrics.summarise(rows) for name, rows in answers.items()})
 
   @property
   def sampling(self) -> sampler.Sampling:
@@ -145,8 +161,14 @@ class Evaluator:
         "top_k": sampling.top_k,
         "top_p": sampling.top_p,
         "max_tokens": sampling.max_tokens,
-        "seed": self.config.seed,
+        "seed": self.config.eval.seed,
       },
+      **self._instruments(),
+    }
+
+  def _instruments(self) -> dict:
+    """The fields that name who scored."""
+    return {
       "reward_instrument": self.checker.name,
       "instruments": {c.name: c.weights_hash for c in (self.checker, *self.others)},
     }
@@ -156,7 +178,7 @@ class Evaluator:
     group = list(self.questions[start : start + self._size])
     filled = group + [group[-1]] * (self._size - len(group))  # every batch has one shape
     prompt = rollouts.batch_prompts(filled, self.config.data.prompt_buckets)
-    prompt, key = sharding.spread_questions(prompt, self.mesh), jax.random.key(self.config.seed)
+    prompt, key = sharding.spread_questions(prompt, self.mesh), jax.random.key(self.config.eval.seed)
     with jax.set_mesh(self.mesh):
       drawn = sampler.sample(model, prompt, key, self.sampling)
     return group, Rollout(*map(np.asarray, drawn))
