@@ -474,7 +474,7 @@ def nearest(name: str, names: Iterable[str], prefix: str = "") -> str:
   names = list(names)
   leaf = name.rpartition(".")[2]
   same = [n for n in names if n.rpartition(".")[2] == leaf]  # the right field, another group
-  close = same if len(same) == 1 else difflib.get_close_matches(name, names, n=1)
+  close = difflib.get_close_matches(name, same, 1, 0.0) or difflib.get_close_matches(name, names, 1)
   return f"; did you mean {prefix}{close[0]}?" if close else ""
 
 
@@ -578,6 +578,7 @@ def _check_rules(config: config_dict.ConfigDict) -> None:
     raise UserError(
       "config.rollout.temperature=0 draws the same answer every time; training needs one above 0"
     )
+  _check_corver(config)
   if config.rollout.group_size == 1 and config.credit.unit == "answer" and config.train.steps:
     raise UserError(
       "config.rollout.group_size=1 leaves an answer nothing to be compared with; "
@@ -587,3 +588,17 @@ def _check_rules(config: config_dict.ConfigDict) -> None:
     raise UserError("config.mesh has more than one -1")
   if 0 in (config.mesh.data, config.mesh.fsdp, config.mesh.tensor):
     raise UserError("config.mesh axes are at least 1, or -1 for what is left")
+
+
+def _check_corver(config: config_dict.ConfigDict) -> None:
+  own = config.corver
+  if not own.zone_low <= own.zone_high <= own.zone_samples:
+    raise UserError(
+      f"config.corver.zone_low={own.zone_low}, zone_high={own.zone_high} and "
+      f"zone_samples={own.zone_samples} must rise"
+    )
+  if own.on and config.rollout.group_size == 1 and config.train.steps:
+    raise UserError(
+      "config.rollout.group_size=1 leaves a completion nothing to be compared with; "
+      "config.corver.on needs at least 2"
+    )

@@ -113,7 +113,9 @@ def test_adapters_of_delta_net_and_spaces_are_taken():
 
 
 def test_nearest_knows_the_right_field_in_the_wrong_group():
-  assert config.nearest("advantage.beta", config.FIELDS) == "; did you mean loss.beta?"
+  assert config.nearest("advantage.clip_low", config.FIELDS) == "; did you mean loss.clip_low?"
+  assert config.nearest("los.beta", config.FIELDS) == "; did you mean loss.beta?"
+  assert config.nearest("dp.beta", config.FIELDS) == "; did you mean dpo.beta?"
   assert config.nearest("group_sise", config.FIELDS) == "; did you mean rollout.group_size?"
   assert config.nearest("zzzzzz", config.FIELDS) == ""
 

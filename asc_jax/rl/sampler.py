@@ -12,16 +12,17 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from ml_collections import config_dict
 
 from asc_jax.models import decoder
-from asc_jax.types import Prompts, Rollout
+from asc_jax.types import Array, Prompts, Rollout
 
 
 class Starts(NamedTuple):
   """How answers must begin; what is drawn follows."""
 
-  tokens: jax.Array  # int32[B, G, R], right-padded
-  lengths: jax.Array  # int32[B, G]
+  tokens: Array  # int32[B, G, R], right-padded
+  lengths: Array  # int32[B, G]
 
 
 class Sampling(NamedTuple):
@@ -33,6 +34,18 @@ class Sampling(NamedTuple):
   top_k: int = 0
   top_p: float = 1.0
   stop_ids: tuple[int, ...] = ()
+
+
+def from_config(config: config_dict.ConfigDict, stop_ids: tuple[int, ...]) -> Sampling:
+  """The settings of the config's section `rollout`."""
+  return Sampling(
+    group_size=config.group_size,
+    max_tokens=config.max_tokens,
+    temperature=config.temperature,
+    top_k=config.top_k,
+    top_p=config.top_p,
+    stop_ids=stop_ids,
+  )
 
 
 def truncate(logits: jax.Array, top_k: int, top_p: float) -> jax.Array:
