@@ -19,10 +19,12 @@ __all__ = ["INSTRUMENTS", "Checker", "document", "from_config", "load"]
 INSTRUMENTS = {
   "lexical": ("asc_jax.checkers.lexical", "load"),
   "minilm": ("asc_jax.checkers.minilm", "load"),
+  "minilm_b": ("asc_jax.checkers.minilm", "load_twin"),
   "minicheck_t5": ("asc_jax.checkers.minicheck_t5", "load"),
   "alignscore": ("asc_jax.checkers.alignscore", "load"),
   "bespoke": ("asc_jax.checkers.bespoke", "load"),
   "judge": ("asc_jax.checkers.judge", "load"),
+  "gemma_judge": ("asc_jax.checkers.judge", "load_gemma"),
   "nli": ("asc_jax.checkers.alignscore", "load_nli"),
 }
 

@@ -7,6 +7,7 @@ tokens that read so. The prompt is an editable text file with {document} and
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 
@@ -85,3 +86,18 @@ def load(
     window=window,
     tokens_per_batch=tokens_per_batch,
   )
+
+
+@functools.wraps(load)
+def load_gemma(path: str | None = None, **options) -> Judge:
+  """The paper's sentence judge, Gemma-4-31B; any other model is refused under this name."""
+  path = base.require_path("gemma_judge", path)
+  config = checkpoints.check(path).config
+  if not config.family.startswith("gemma4") or (config.num_layers, config.width) != (60, 5376):
+    raise UserError(
+      f"checker gemma_judge is the paper's Gemma-4-31B, and {path} is a {config.family} of "
+      f"{config.num_layers} layers; a stand-in is named judge"
+    )
+  judge = load(path, **options)
+  judge.name = "gemma_judge"
+  return judge

@@ -135,3 +135,10 @@ def load(path: str | None = None, head: str = "a") -> MiniLM:
   return MiniLM(
     encoder.Encoder(folder), Head.from_json(text), hashlib.sha256(digest.encode()).hexdigest()[:16]
   )
+
+
+def load_twin(path: str | None = None) -> MiniLM:
+  """The held-out twin, under a name of its own: an evaluator beside the reward's head."""
+  twin = load(path, head="b")
+  twin.name = "minilm_b"
+  return twin

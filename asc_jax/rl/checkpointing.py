@@ -50,13 +50,15 @@ def digest(tree: Any) -> str:
   return sha.hexdigest()
 
 
-def config_diff(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:
-  """Lines `field: saved -> current` for fields that matter to the trajectory."""
+def config_diff(
+  saved: dict[str, Any], current: dict[str, Any], harmless: tuple[str, ...] = HARMLESS
+) -> list[str]:
+  """Lines `field: saved -> current` for fields that matter, to the trajectory by default."""
   names = sorted(saved.keys() | current.keys())
   return [
     f"{name}: {saved.get(name)!r} -> {current.get(name)!r}"
     for name in names
-    if saved.get(name) != current.get(name) and not name.startswith(HARMLESS)
+    if saved.get(name) != current.get(name) and not name.startswith(harmless)
   ]
 
 
@@ -65,10 +67,15 @@ def is_complete(step: pathlib.Path) -> bool:
   return all((step / name).exists() for name in COMMIT_MARKERS)
 
 
+def complete_steps(workdir: pathlib.Path) -> list[int]:
+  """The complete steps of a run that may be running, rising; changes nothing."""
+  steps = (pathlib.Path(workdir) / "checkpoints").glob("[0-9]*")
+  return sorted(int(s.name) for s in steps if s.name.isdigit() and is_complete(s))
+
+
 def latest_step(workdir: pathlib.Path) -> int | None:
   """The newest complete step of a run that may be running; changes nothing."""
-  steps = (pathlib.Path(workdir) / "checkpoints").glob("[0-9]*")
-  return max((int(s.name) for s in steps if s.name.isdigit() and is_complete(s)), default=None)
+  return max(complete_steps(workdir), default=None)
 
 
 def meta(workdir: pathlib.Path, step: int) -> dict[str, Any]:

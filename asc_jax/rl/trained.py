@@ -18,14 +18,16 @@ def load(
   config: config_dict.ConfigDict,
   workdir: str | pathlib.Path,
   *,
+  step: int | None = None,
   dtype: str = "float32",
   mesh: jax.sharding.Mesh | None = None,
 ) -> tuple[int, DecoderState, Any]:
-  """The newest complete checkpoint of a run.
+  """A complete checkpoint of a run.
 
   Args:
     config: the run's.
     workdir: the run's.
+    step: which; None: the newest.
     dtype: compute type.
     mesh: where the weights go; any, whatever the run used.
 
@@ -35,7 +37,7 @@ def load(
   Raises:
     UserError: there is no complete checkpoint, or it is of another model.
   """
-  step = checkpointing.latest_step(pathlib.Path(workdir))
+  step = checkpointing.latest_step(pathlib.Path(workdir)) if step is None else step
   if step is None:
     raise UserError(f"--workdir={workdir} holds no complete checkpoint; train there first")
   state, tokenizer = checkpoints.load(
