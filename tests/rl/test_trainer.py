@@ -213,7 +213,7 @@ def test_bad_input_leaves_nothing_behind(config, tmp_path, change, message):
 
 
 def test_a_workdir_below_a_file_is_refused_before_weights_load(config, tmp_path, monkeypatch):
-  monkeypatch.setattr(trainer.Trainer, "_load_model", None)
+  monkeypatch.setattr(loop.checkers, "from_config", None)
   (tmp_path / "file").touch()
   with pytest.raises(UserError, match="workdir=.*file/run cannot be written"):
     trainer.Trainer(config, tmp_path / "file" / "run")

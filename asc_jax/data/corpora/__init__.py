@@ -79,7 +79,7 @@ def read(
     return _read_several(name.split(","), path, passage_words)
   if name not in READERS:
     raise UserError(
-      f"config.data.corpus={name!r} is unknown{nearest(name, READERS)}; there are {', '.join(sorted(READERS))}"
+      f"corpus {name!r} is unknown{nearest(name, READERS)}; there are {', '.join(sorted(READERS))}"
     )
   reader = READERS[name]
   function = getattr(importlib.import_module(f"{__name__}.{reader.module}"), reader.function)
