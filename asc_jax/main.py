@@ -22,6 +22,10 @@ from asc_jax import config as config_lib
 
 SHARES = {
   "advantage/nonzero_groups": "groups with non-zero advantages",
+  "corver/nonzero_tokens": "tokens with non-zero advantages",
+  "corver/tied_groups": "groups whose mean returns agree, which teach nothing",
+  "corver/clipped_tokens": "tokens with clipped advantages",
+  "corver/looked_up": "sentences that were looked up",
   "rollout/truncated": "answers cut off by config.rollout.max_tokens",
   "text/short_sentences": "sentences under five words",
 }
@@ -29,25 +33,19 @@ SHARES = {
 
 def main(config: config_dict.ConfigDict, workdir: str) -> None:
   # jax and the model code load after the flags are known to be right.
-  from asc_jax.evaluation import metrics, policy, records, tables
+  from asc_jax.evaluation import completions, policy, records
   from asc_jax.rl import methods
 
   started = time.perf_counter()
   folder = pathlib.Path(workdir)
+  kind = completions.Evaluator if config.corver.on else policy.Evaluator
   for path in sorted((folder / "records").glob("*.jsonl")):
-    records.read(path)  # a damaged one is refused before weights load
+    records.read(path, kind.schema)  # a damaged one is refused before weights load
   trainer = methods.loop_of(config)(config, folder)
   report_work("training", trainer.train_work)
   report_work("evaluation", trainer.eval_work)
   write_config(folder, config)
-  evaluator = policy.Evaluator(
-    trainer.tokenizer,
-    trainer.checker,
-    trainer.eval_work.questions,
-    config,
-    trainer.mesh,
-    trainer.stop_ids,
-  )
+  evaluator = kind.of(trainer)
 
   def records_path(step):
     return folder / "records" / f"step_{step:06d}.jsonl"
@@ -68,8 +66,7 @@ def main(config: config_dict.ConfigDict, workdir: str) -> None:
   print(f"  {time.perf_counter() - started:.1f} s in all, peak memory {peak:.2f} GB\n")
   if trained:
     answers = {"base": base, "trained": trained} if base else {"trained": trained}
-    summaries = {name: metrics.summarise(rows) for name, rows in answers.items()}
-    print(tables.terminal(summaries) + "\n")
+    print(evaluator.terminal(answers) + "\n")
   for name, label in SHARES.items():
     if name in means:
       print(f"{label}: {100 * means[name]:.1f} %")
@@ -86,11 +83,14 @@ def shortcomings(means: dict[str, float], changed: bool, config) -> list[str]:
   if not means:  # a finished run, started again
     return []
   found = [] if changed else ["no parameter changed"]
-  share, wanted = means.get("advantage/nonzero_groups"), config.train.min_nonzero_groups
-  if share is not None and share < wanted:
-    found.append(
-      f"{100 * share:.1f} % of groups had non-zero advantages, under {100 * wanted:.1f} %"
-    )
+  for name, what, wanted in (
+    ("advantage/nonzero_groups", "groups", config.train.min_nonzero_groups),
+    ("corver/nonzero_tokens", "tokens", config.corver.min_nonzero_tokens),
+  ):
+    if means.get(name, 1.0) < wanted:
+      found.append(
+        f"{100 * means[name]:.1f} % of {what} had non-zero advantages, under {100 * wanted:.1f} %"
+      )
   return found
 
 

@@ -224,7 +224,7 @@ def from_config(
 
 
 def _with_index(config: config_dict.ConfigDict, folder: str) -> config_dict.ConfigDict:
-  changed = config_dict.ConfigDict(config)
+  changed = config.copy_and_resolve_references()  # else both hold one placeholder
   changed.index = folder
   return changed
 

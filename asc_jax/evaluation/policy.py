@@ -178,7 +178,10 @@ class Evaluator:
     group = list(self.questions[start : start + self._size])
     filled = group + [group[-1]] * (self._size - len(group))  # every batch has one shape
     prompt = rollouts.batch_prompts(filled, self.config.data.prompt_buckets)
-    prompt, key = sharding.spread_questions(prompt, self.mesh), jax.random.key(self.config.eval.seed)
+    prompt, key = (
+      sharding.spread_questions(prompt, self.mesh),
+      jax.random.key(self.config.eval.seed),
+    )
     with jax.set_mesh(self.mesh):
       drawn = sampler.sample(model, prompt, key, self.sampling)
     return group, Rollout(*map(np.asarray, drawn))

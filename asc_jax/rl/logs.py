@@ -136,6 +136,9 @@ def postfix(values: Mapping[str, float]) -> str:
     "Words": "text/words",
     "KL": "loss/kl",
     "nll": "loss/nll",
+    "correct": "corver/correct",
+    "format": "corver/formatted",
+    "sentence": "corver/sentence_reward",
     "tok/s": "time/tokens_per_second",
   }
   return " ".join(f"{k} {values[v]:.3g}" for k, v in names.items() if v in values)

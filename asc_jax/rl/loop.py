@@ -100,19 +100,14 @@ class Loop:
       self.stop_ids = prompts.stop_ids(self.tokenizer, checkpoint.generation)
       self.train_work = self.read_training()
       self.eval_work = self._read_eval_questions()
-      self.iterator = pipeline.batches(
-        self.train_work.questions,
-        batch_size=config.data.batch_size,
-        seed=config.seed,
-        host_index=jax.process_index(),
-        host_count=jax.process_count(),
-      )
+      self.iterator = self._batches()
     self.steps = self._count_steps()
     self.mesh = self._make_mesh()
     if workdir is not None:
+      checkpointing.check_workdir(workdir)
       self._check_resume(workdir)
     with self.clock("load weights"):
-      self.checker = checkers.from_config(config.checker)
+      self.checker = self.load_checker()
       if workdir is not None:
         checkpointing.make_workdir(workdir)  # nothing is written before all else is right
       model = self._load_model()
@@ -140,12 +135,21 @@ class Loop:
     work = read_questions(self.tokenizer, *source, settings.split, self.config)
     return work._replace(questions=work.questions[: settings.questions])
 
+  def _batches(self):
+    """Batches of `train_work`'s questions; its state is part of a checkpoint."""
+    return pipeline.batches(
+      self.train_work.questions,
+      batch_size=self.config.data.batch_size,
+      seed=self.config.seed,
+      host_index=jax.process_index(),
+      host_count=jax.process_count(),
+    )
+
   def _count_steps(self) -> int:
     if self.config.train.epochs is None:
       return self.config.train.steps
-    return round(
-      self.config.train.epochs * len(self.train_work.questions) / self.config.data.batch_size
-    )
+    epochs, questions = self.config.train.epochs, len(self.train_work.questions)
+    return max(1, round(epochs * questions / self.config.data.batch_size))
 
   def _make_mesh(self) -> jax.sharding.Mesh:
     axes = self.config.mesh
@@ -233,6 +237,10 @@ class Loop:
   def objective(self) -> update.Objective:
     """The static settings of the update."""
     return update.objective(self.config)
+
+  def load_checker(self) -> Any:
+    """The checker of the reward and of the evaluation; None where neither needs one."""
+    return checkers.from_config(self.config.checker)
 
   def read_training(self) -> Work:
     """What the run trains on, `config.data`'s; items of `questions` go to `batch`."""

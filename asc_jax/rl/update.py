@@ -275,12 +275,26 @@ def _loss(trainable, model, batch: Batch, advantages, settings: Objective):
 def gradients(model: decoder.DecoderState, batch: Batch, settings: Objective) -> Gradients:
   """Loss, gradients and metrics of a batch of scored answers."""
   advantages, metrics = token_advantages(batch, settings)
+  loss, grads, more = surrogate(model, batch, advantages, settings)
+  return loss, grads, metrics | more
+
+
+def surrogate(
+  model: decoder.DecoderState, batch: Any, advantages: jax.Array, settings: Objective
+) -> Gradients:
+  """`gradients` of any batch of sampled answers whose tokens' advantages are known.
+
+  Args:
+    model: the policy.
+    batch: with prompts, rollout, token_mask, old_logps and ref_logps of `Batch`.
+    advantages: float32[B, G, T].
+    settings: of the loss.
+  """
 
   def loss(trainable, micro):
     return _loss(trainable, model, *micro, settings)
 
-  total, grads, more = accumulate(loss, model, (batch, advantages), settings.micro_batches)
-  return total, grads, metrics | more
+  return accumulate(loss, model, (batch, advantages), settings.micro_batches)
 
 
 def accumulate(

@@ -55,7 +55,9 @@ def test_the_corpus_answers_every_question(config):
 
 def test_the_corpus_tells_facts_from_errors(config):
   """What the reward must be able to see, on three levels."""
+  named = config.corver.index
   verifier = verify.from_config(config.corver)
+  assert config.corver.index == named
   facts = {
     "Paris is the capital of France.": 0.1,
     "The capital of Norway is Oslo.": 0.1,
