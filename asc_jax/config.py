@@ -507,7 +507,8 @@ def check_value(label: str, value: Any, field: Field) -> None:
   low = -math.inf if field.low is None else field.low
   high = math.inf if field.high is None else field.high
   if field.type in (int, float) and not low <= value <= high:
-    raise UserError(f"{label} lies in [{low}, {high}], not {value!r}")
+    ends = (f"{end:g}" if isinstance(end, float) else str(end) for end in (low, high))
+    raise UserError(f"{label} lies in [{', '.join(ends)}], not {value!r}")
 
 
 def table(fields: Mapping[str, Field], prefix: str = "") -> str:

@@ -2,7 +2,10 @@
 
 Reproduces no table of the paper: SmolLM2-135M after the warm-up of configs/warmup.py,
 30 steps of 2 ClapNQ questions and 8 answers. Evaluated are 32 questions that neither
-has seen, 8 answers each, drawn with the same keys before and after.
+has seen, 8 answers each, drawn with the same keys before and after. One run of its own:
+
+  python -m asc_jax.main --config=configs/learning.py --workdir=runs/learning \
+    --config.data.path=PATH --config.model.path=runs/warmup/merged
 
 Hardware: 2 CPU cores and 6 GB; about 10 minutes a run.
 """

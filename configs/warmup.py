@@ -7,7 +7,8 @@ answers, LoRA on all seven projections. The adapter merges into a folder that
 
   python -m asc_jax.main --config=configs/warmup.py --workdir=runs/warmup \
     --config.data.path=PATH
-  python -m asc_jax.tools.export --workdir=runs/warmup --out=runs/warmup/merged
+  python -m asc_jax.tools.export --config=configs/warmup.py --workdir=runs/warmup \
+    --out=runs/warmup/merged
 
 Expected: a table base | trained. Hardware: 2 CPU cores and 6 GB; about 10 minutes.
 """
