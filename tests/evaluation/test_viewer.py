@@ -32,7 +32,7 @@ def page():
 
 @pytest.fixture
 def show(page, tmp_path):
-  """show(records, **window) opens them and returns the seconds it took."""
+  """show(records, **window) opens them and returns the processor seconds it took."""
 
   def opened(rows, *, width=1400, **window):
     path = tmp_path / "viewer.html"
@@ -324,7 +324,7 @@ def test_500_answers_open_within_a_second(show):
   for row in rows:
     row["passages"] = [{**p, "text": f"{p['text']} {long} {row['id']}"} for p in row["passages"]]
     row["prompt"] = "<|im_start|>".join(p["text"] for p in row["passages"]) + row["prompt"]
-  assert min(show(rows) for _ in range(3)) < 1  # the best of three: other work may be running
+  assert show(rows) < 1
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
