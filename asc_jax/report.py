@@ -1,6 +1,6 @@
 """Tables, figures and pages from what runs left behind, without any model.
 
-  python -m asc_jax.report RUN... [--out=DIR]
+  python -m asc_jax.report RUN... [--paper=asc|corver] [--out=DIR]
 
 A RUN is a workdir (its records/ and metrics.jsonl are read) or one records file. The
 answers at step 0 are the base model's; each run's last step is a method. Prints the
@@ -10,6 +10,11 @@ table of every corpus and writes into --out (the first RUN's folder report/):
   table_1, table_2, table_17, table_19             .md, .tex and .csv
   report.html   all of them on one page
   viewer_*.html the sentences of each run, step by step; viewer_all.html side by side
+
+With --paper=corver the RUNs are workdirs of CorVer's runs, and the report holds
+
+  table_1 to table_4, rules, sweep_weight, sweep_window, transitions
+  figure_3, figure_4, figure_5
 """
 
 from __future__ import annotations
@@ -22,6 +27,8 @@ from collections.abc import Mapping, Sequence
 from asc_jax import cli
 from asc_jax.config import Field
 from asc_jax.evaluation import (
+  corver_figures,
+  corver_paper,
   figures,
   metrics,
   pairwise,
@@ -33,27 +40,64 @@ from asc_jax.evaluation import (
 from asc_jax.evaluation import runs as runs_lib
 
 
-def main(runs: Sequence[str], out: str | None, judgements: str | None) -> None:
+def main(runs: Sequence[str], out: str | None, judgements: str | None, paper: str = "asc") -> None:
+  if paper == "corver":
+    corver(runs, out)
+  else:
+    asc(runs, out, judgements)
+
+
+def asc(runs: Sequence[str], out: str | None, judgements: str | None) -> None:
   # Everything that can be wrong with the input is found before the first file is written.
   loaded = runs_lib.load_all(runs)
   pairs = runs_lib.read_lines(pathlib.Path(judgements), pairwise.problem) if judgements else []
   base, settings = runs_lib.split(loaded)
   made = make_tables(base, settings, pairs) if base else []
-  first = pathlib.Path(runs[0])
-  folder = pathlib.Path(out) if out else (first if first.is_dir() else first.parent) / "report"
-  folder.mkdir(parents=True, exist_ok=True)
+  folder = folder_of(runs, out)
   written = write_curves(folder, loaded)
   if base:
     for corpus in base.records:
       print(f"{corpus}\n{terminal(corpus, base, settings)}\n")
     written += write_figures(folder, base, settings, pairs)
-  for table in made:
-    for kind, write in tables.FORMATS.items():
-      (folder / f"{table.name}.{kind}").write_text(write(table), encoding="utf-8")
+  write_tables(folder, made)
   pages = write_viewers(folder, loaded)
   page = folder / "report.html"
   page.write_text(render(made, written, pages, runs_lib.names(runs)), encoding="utf-8")
   print(f"{page}: {len(made)} tables, {len(written)} figures, {len(pages)} viewer pages")
+
+
+def corver(runs: Sequence[str], out: str | None) -> None:
+  """The report on CorVer's runs."""
+  found = corver_paper.load_all(runs)
+  made, missing = corver_paper.make(found)
+  folder = folder_of(runs, out)
+  written = [
+    figures.save(figure, folder / name)[1] for name, figure in corver_figures.make(found).items()
+  ]
+  for table in made:
+    cells = [[cell.text for cell in row] for row in table.rows]
+    print(f"{table.title}\n{tables.aligned(table.header, cells)}\n")
+  for reason in missing:
+    print(f"left out: {reason}")
+  write_tables(folder, made)
+  page = folder / "report.html"
+  names = runs_lib.names(runs)
+  page.write_text(render(made, written, {}, names, corver_figures.CAPTIONS), encoding="utf-8")
+  print(f"{page}: {len(made)} tables, {len(written)} figures")
+
+
+def folder_of(runs: Sequence[str], out: str | None) -> pathlib.Path:
+  """Where the report goes, made."""
+  first = pathlib.Path(runs[0])
+  folder = pathlib.Path(out) if out else (first if first.is_dir() else first.parent) / "report"
+  folder.mkdir(parents=True, exist_ok=True)
+  return folder
+
+
+def write_tables(folder: pathlib.Path, made: Sequence[tables.Table]) -> None:
+  for table in made:
+    for kind, write in tables.FORMATS.items():
+      (folder / f"{table.name}.{kind}").write_text(write(table), encoding="utf-8")
 
 
 def terminal(corpus: str, base: runs_lib.Setting, settings: Sequence[runs_lib.Setting]) -> str:
@@ -124,12 +168,18 @@ CAPTIONS: Mapping[str, str] = {
 }
 
 
-def render(shown, written: Sequence[pathlib.Path], pages: Mapping[str, str], runs) -> str:
+def render(
+  shown,
+  written: Sequence[pathlib.Path],
+  pages: Mapping[str, str],
+  runs,
+  captions: Mapping[str, str] = CAPTIONS,
+) -> str:
   """The page that holds every table and figure."""
   pictures = []
   for path in written:
     name = re.match(r"curves|figure_\d", path.stem)
-    caption = CAPTIONS[name[0]] if name else path.stem
+    caption = captions[name[0]] if name else path.stem
     instrument = path.stem[len(name[0]) + 1 :] if name else ""
     data = base64.b64encode(path.read_bytes()).decode()
     pictures.append((caption + (f" Measured by {instrument}." if instrument else ""), data))
@@ -141,6 +191,7 @@ if __name__ == "__main__":
     main,
     fields=None,
     positional="runs",
+    paper=Field("asc", "whose tables and figures", choices=("asc", "corver")),
     out=Field(None, "folder of the report; None: report/ in the first RUN", optional=True),
     judgements=Field(
       None, "JSON lines of judged pairs (asc_jax/evaluation/pairwise.py)", optional=True

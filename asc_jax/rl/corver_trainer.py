@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -150,6 +151,7 @@ class CorverTrainer(trainer.SampledLoop):
 
   def batch(self, items: Sequence[rollouts.Question], step: int) -> tuple[Batch, logs.Host]:
     prompt, drawn, host, old, reference = self.draw(items, step)
+    started = time.perf_counter()
     with self.clock("sentence rewards"):
       completions, spans = read(self.tokenizer, items, host, self.config, self.verifier)
       most = max(len(c.spans) for group in completions for c in group)
@@ -160,9 +162,12 @@ class CorverTrainer(trainer.SampledLoop):
         max_sentences=rollouts.sentence_bucket(most),
       )
       mask = rollouts.token_mask(host, rewards.sentence_ids, self.config.rollout.truncated)
+    ended = time.perf_counter()
     mask, rewards = sharding.spread_questions((mask, rewards), self.mesh)
     text = f"**{items[0].example.question}**\n\n{completions[0][0].text}"
-    seen = logs.Host(host_metrics(completions), int(host.lengths.sum()), {"answer": text})
+    scalars = host_metrics(completions)
+    scalars["time/sentence_rewards"] = ended - started
+    seen = logs.Host(scalars, int(host.lengths.sum()), {"answer": text})
     return Batch(prompt, drawn, mask, rewards, old, reference), seen
 
 
