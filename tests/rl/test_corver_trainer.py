@@ -1,0 +1,234 @@
+"""Whole CorVer runs of a tiny model on a tiny corpus: trained, resumed, filtered, refused."""
+
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+import tiny_checkpoint
+
+from asc_jax import config as config_lib
+from asc_jax import main as main_lib
+from asc_jax.corver import learning_zone, reward
+from asc_jax.evaluation import completions, records
+from asc_jax.rl import corver_trainer, logs, methods
+from asc_jax.types import UserError
+
+QUESTIONS = [("Where was Ann born?", ["a", "e"]), ("Who met Bob?", ["i"]), ("What is Ulm?", ["zz"])]
+CORPUS = ["Ann was born in Ulm."] * 3 + ["Bob met Ann in Oslo."]
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory):
+  return tiny_checkpoint.write(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def config(checkpoint, tmp_path):
+  rows = [json.dumps({"question": q, "answer": a}) for q, a in QUESTIONS]
+  (tmp_path / "NQ-open.jsonl").write_text("\n".join(rows))
+  (tmp_path / "corpus.txt").write_text("\n".join(CORPUS))
+  config = config_lib.apply_method(config_lib.default_config(), "corver")
+  for name, value in {
+    "model.path": str(checkpoint),
+    "model.lora.rank": 2,
+    "data.instruction": "Answer.",
+    "data.corpus": "nq_open",
+    "data.path": str(tmp_path / "NQ-open.jsonl"),
+    "data.split": "all",
+    "data.prompt_buckets": (128,),
+    "rollout.group_size": 4,
+    "rollout.max_tokens": 16,
+    "rollout.temperature": 1.0,
+    "corver.index": str(tmp_path / "corpus.txt"),
+    "optimizer.learning_rate": 1e-2,
+    "optimizer.warmup_steps": 1,
+    "loss.beta": 1e-3,
+    "train.steps": 2,
+    "train.checkpoint_every": 1,
+    "eval.split": "all",
+    "eval.questions": 2,
+  }.items():
+    config_lib.assign(config, name, value)
+  return config
+
+
+def test_a_run_from_one_command(config, tmp_path, capsys):
+  """The quickstart in miniature: trained, evaluated before and after, and started again."""
+  config.corver.min_nonzero_tokens = 0.1
+  main_lib.main(config, str(tmp_path / "run"))
+  printed = capsys.readouterr().out
+  for text in ("tokens with non-zero advantages", "correct %", "not attempted %", "format %"):
+    assert text in printed
+  rows = logs.read_metrics(tmp_path / "run" / "metrics.jsonl")
+  assert [row["step"] for row in rows] == [1, 2]
+  for name in (
+    "nonzero_tokens",
+    "clipped_tokens",
+    "tied_groups",
+    "correct",
+    "refused",
+    "formatted",
+  ):
+    assert all(0 <= row[f"corver/{name}"] <= 1 for row in rows)
+  last = tmp_path / "run" / "records" / "step_000002.jsonl"
+  found = records.read(last, completions.Completion)
+  assert len(found) == 2 and {r["method"] for r in found} == {"corver"}
+  for row in found:
+    assert row["aliases"] == next(a for q, a in QUESTIONS if q == row["question"])
+    assert row["outcome"] == reward.outcome(row["answer"], row["aliases"])
+  digest = printed.strip().splitlines()[-1]
+  main_lib.main(config, str(tmp_path / "run"))  # nothing is left to do
+  assert capsys.readouterr().out.strip().splitlines()[-1] == digest
+
+
+def test_too_few_tokens_with_an_advantage_fail_the_run():
+  config = config_lib.default_config()
+  config.corver.min_nonzero_tokens = 0.1
+  means = {"advantage/nonzero_groups": 0.0, "corver/nonzero_tokens": 0.0999}
+  (failure,) = main_lib.shortcomings(means, True, config)
+  assert failure == "10.0 % of tokens had non-zero advantages, under 10.0 %"
+  assert not main_lib.shortcomings(means | {"corver/nonzero_tokens": 0.1}, True, config)
+
+
+def test_a_batch_is_rewarded_as_its_texts_are(config):
+  """Returns and advantages of a real rollout, from its texts by a loop in NumPy."""
+  run = methods.loop_of(config)(config)
+  questions = next(run.iterator)
+  batch, host = run.batch(questions, 0)
+  advantages, metrics = corver_trainer.token_advantages(batch, reward.objective(config))
+  tokens, lengths = np.asarray(batch.rollout.tokens), np.asarray(batch.rollout.lengths)
+  outcomes = []
+  for b, question in enumerate(questions):
+    returns = []
+    for g in range(4):
+      ids = tokens[b, g, : lengths[b, g]].tolist()
+      text = run.tokenizer.decode(ids, skip_special_tokens=True)
+      outcomes.append(reward.outcome(text.strip(), question.example.aliases))  # no tags: all answer
+      # Random letters name no two words of the corpus, so no sentence earns anything.
+      whole = {"correct": 2.0, "wrong": -1.0, "refused": -1.0}[outcomes[-1]] - 1.0
+      returns.append(np.full(lengths[b, g], whole))
+    means = np.array([r.mean() for r in returns])
+    for g in range(4):
+      if np.ptp(means):
+        expected = np.clip((returns[g] - means.mean()) / (means.std(ddof=1) + 1e-4), -5, 5)
+      else:
+        expected = np.zeros(lengths[b, g])
+      found = np.asarray(advantages)[b, g, : lengths[b, g]]
+      np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+  assert host.scalars["corver/correct"] == outcomes.count("correct") / 8
+  assert 0 < outcomes.count("correct") < 8, "some right, some wrong were wanted"
+  assert float(metrics["rollout/tokens"].total) == lengths.sum() == host.tokens
+
+
+def test_an_update_makes_the_better_rewarded_likelier(config):
+  run = methods.loop_of(config)(config)
+  batch, _ = run.batch(next(run.iterator), 0)
+  advantages, _ = corver_trainer.token_advantages(batch, reward.objective(config))
+  before = np.asarray(batch.rollout.logps)
+  for _ in range(3):
+    run.update(batch)
+  after = corver_trainer.update.log_probs(
+    run.model, batch.prompts, batch.rollout.tokens, run.settings
+  )
+  moved = (np.asarray(after) - before) * np.asarray(batch.token_mask)
+  assert (moved * np.asarray(advantages)).sum() > 0.1
+  np.testing.assert_allclose(
+    corver_trainer.update.log_probs(
+      run.reference, batch.prompts, batch.rollout.tokens, run.settings
+    ),
+    batch.ref_logps,
+  )
+
+
+def test_the_learning_zone_is_measured_once_and_filters(config, tmp_path, monkeypatch):
+  path = tmp_path / "rates.jsonl"
+  config.corver.update({"pass_rates": str(path), "zone_samples": 6, "zone_high": 5})
+  run = methods.loop_of(config)(config)
+  settings, passed = learning_zone.read(path)
+  assert settings["samples" if "samples" in settings else "zone_samples"] == 6
+  assert len(passed) == 3 and passed[run.train_work.questions[0].example.id]
+  kept = {q.example.id for q in run.train_work.questions}
+  assert kept == {k for k, v in passed.items() if 1 <= v <= 5}
+  assert run.train_work.counts["outside the learning zone"] == 3 - len(kept) > 0
+  assert {q.example.id for _ in range(4) for q in next(run.iterator)} == kept
+  # Independent: the same draws, one question at a time, judged by a substring.
+  question = run.train_work.questions[0]
+  prompt = corver_trainer.rollouts.batch_prompts([question], (128,))
+  drawn = corver_trainer.sampler.sample(
+    run.reference,
+    prompt,
+    jax.random.key(0),
+    run.sampling._replace(group_size=6, temperature=0.7, top_p=0.95),
+  )
+  texts = [
+    run.tokenizer.decode(row[:length].tolist(), skip_special_tokens=True)
+    for row, length in zip(np.asarray(drawn.tokens[0]), drawn.lengths[0], strict=True)
+  ]
+  right = [reward.outcome(t.strip(), question.example.aliases) == "correct" for t in texts]
+  assert sum(right) == passed[question.example.id]
+
+  def refuse(*args):
+    raise AssertionError("sampled again")
+
+  monkeypatch.setattr(corver_trainer.CorverTrainer, "_judge", refuse)
+  again = methods.loop_of(config)(config)
+  assert [q.example.id for q in again.train_work.questions] == [
+    q.example.id for q in run.train_work.questions
+  ]
+  config.corver.zone_temperature = 1.0
+  monkeypatch.setattr(corver_trainer.checkpoints, "load", refuse)
+  with pytest.raises(UserError, match="made with another zone_temperature"):
+    methods.loop_of(config)(config)
+
+
+@pytest.mark.parametrize(
+  ("change", "message"),
+  [
+    ({"corver.index": None}, r"config\.corver\.index is not set"),
+    ({"corver.index": "/nowhere"}, "/nowhere holds no infini-gram index"),
+    ({"corver.levels": "three_level"}, "needs explicit values"),
+    ({"corver.extractor": "/nowhere"}, "/nowhere"),
+    ({"corver.zone_low": 4, "corver.zone_high": 3}, "zone_low"),
+    ({"rollout.group_size": 1}, "group_size"),
+    ({"data.corpus": "quickstart", "data.path": None}, "no short answers"),
+    ({"corver.verifier": "checker"}, "has no passages"),
+  ],
+)
+def test_bad_input_is_named_before_weights_load(config, monkeypatch, tmp_path, change, message):
+  def refuse(*args, **kwargs):
+    raise AssertionError("weights were loaded")
+
+  monkeypatch.setattr(corver_trainer.checkpoints, "load", refuse)
+  for name, value in change.items():
+    config_lib.assign(config, name, value)
+  with pytest.raises(UserError, match=message):
+    methods.loop_of(config)(config, tmp_path / "run")
+  assert not (tmp_path / "run").exists()
+
+
+def test_fspo_trains_on_questions_with_passages(config, tmp_path):
+  """The same loop, with a checker's verdicts on the questions' own passages."""
+  row = {
+    "id": 7,
+    "question": "Where is Ann?",
+    "golden_answers": ["a"],
+    "metadata": {"s_pop": 3, "prop": "place"},
+    "paragraphs": [{"title": "Ann", "text": "Ann is in Ulm."}],
+  }
+  pathlib.Path(tmp_path / "popQA.jsonl").write_text(json.dumps(row) + "\n")
+  flat = config_lib.flatten(config)
+  config_lib.apply_method(config, "fspo")
+  for name, value in flat.items():
+    if name.split(".")[0] != "corver" and name != "method":
+      config_lib.assign(config, name, value)
+  config.corver.index = None
+  config.checker.name = "lexical"
+  config.data.update({"corpus": "popqa", "path": str(tmp_path / "popQA.jsonl"), "batch_size": 1})
+  run = methods.loop_of(config)(config)
+  batch, host = run.batch(next(run.iterator), 0)
+  verdicts = np.asarray(batch.rewards.local)
+  assert set(np.unique(verdicts)) <= {-1.0, 0.0, 1.0} and (verdicts != 0).any()
+  assert host.scalars["corver/looked_up"] == 0
+  assert float(run.update(batch)["optimizer/skipped"].total) == 0
