@@ -413,19 +413,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "text.trailing": "none",
     "text.empty_answer": "none",
     "data.instruction": "Think briefly between <think> and </think>, then answer between <answer> and </answer>. If you do not know, say so in the answer.",
-    "data.prompt_buckets": (128, 256),
-    "model.lora.rank": 128,
-    "model.lora.alpha": 256.0,
-    "rollout.group_size": 16,
-    "rollout.max_tokens": 1024,
-    "rollout.temperature": 1.0,
     "advantage.eps": 1e-4,
     "advantage.ddof": 1,
-    "loss.beta": 1e-3,
-    "optimizer.learning_rate": 1e-5,
-    "optimizer.schedule": "cosine",
-    "optimizer.warmup_steps": 3,  # 0.03 of the steps
-    "train.steps": 100,
   },
 }
 METHODS["fspo"] = METHODS["corver"] | {"corver.verifier": "checker", "corver.credit": "sign"}

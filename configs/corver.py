@@ -3,7 +3,7 @@
 Reproduces that policy's rows of arXiv 2605.29648, Table 1: on TriviaQA the six policies gain
 4.1 points on average; the figures of each are not known to us. LoRA of rank 128, 16
 completions a question, 100 steps, lengths, schedule, learning rate and KL weight are the
-paper's, set by --config.method=corver. Questions a step and sampling temperature are ours.
+paper's. Questions a step and sampling temperature are ours.
 
 Every ablation and rule is one flag: --config.corver.local_weight=0 (A1), judge_weight=0 (A2),
 unit=answer (A3), pass_rates=None (A4), rule=min, rule=relcheck. The extractor is the packaged
@@ -28,15 +28,28 @@ POLICIES = {  # checkpoint folder, mastered anchors (the paper's, for the small 
 def get_config(policy="llama8b"):
   config = apply_method(default_config(), "corver")
   config.model.path, config.corver.anchors = POLICIES[policy]
+  config.model.lora.rank = 128
+  config.model.lora.alpha = 256.0
   config.mesh.fsdp = -1
 
   config.data.corpus = "nq_open,webquestions"
   config.data.path = "NQ-open.train.jsonl,webquestions.train.json"
   config.data.batch_size = 4
+  config.data.prompt_buckets = (128, 256)
+
+  config.rollout.group_size = 16
+  config.rollout.max_tokens = 1024
+  config.rollout.temperature = 1.0
 
   config.corver.index = "wikipedia_index"
   config.corver.pass_rates = "pass_rates.jsonl"
 
+  config.loss.beta = 1e-3
+  config.optimizer.learning_rate = 1e-5
+  config.optimizer.schedule = "cosine"
+  config.optimizer.warmup_steps = 3  # 0.03 of the steps
+
+  config.train.steps = 100
   config.train.checkpoint_every = 10
   config.eval.questions = 200
   return config
