@@ -53,7 +53,7 @@ def main(path: str, threshold: float, quality: str, resamples: int) -> None:
     print(f"left out, {reason}: {len(ids)} responses ({', '.join(ids[:3])}, ...)")
   print("| | sentences | authored, % | copied, % | ratio |\n|---|---|---|---|---|")
   for name, group, kind in groups(found):
-    print(_row(name, shares(group, kind, resamples)))
+    print(row(name, shares(group, kind, resamples)))
 
 
 def read_sentences(response: ragtruth.Labelled, threshold: float) -> list[Sentence]:
@@ -93,15 +93,20 @@ def shares(group: list[Sentence], kind: str | None, resamples: int) -> Shares:
   for s in group:
     wrong = kind in s.kinds if kind else bool(s.kinds)
     sums[order[s.source_id], int(s.copied)] += wrong, 1
-  drawn = _ratios(bootstrap.resampled(sums, resamples=resamples, seed=0))  # [resamples, 3]
+  drawn = ratios(bootstrap.resampled(sums, resamples=resamples, seed=0))  # [resamples, 3]
   bounds = [bootstrap.interval(column) for column in drawn.T]
-  return Shares(len(group), _ratios(sums.sum(axis=0)), bounds)
+  return Shares(len(group), ratios(sums.sum(axis=0)), bounds)
 
 
-def _ratios(sums: np.ndarray) -> np.ndarray:
+def ratios(sums: np.ndarray) -> np.ndarray:
   """[..., 2, 2] -> [..., 3]: authored share, copied share, their ratio; NaN for 0 / 0."""
   with np.errstate(divide="ignore", invalid="ignore"):
-    share = sums[..., 0] / sums[..., 1]
+    return with_ratio(sums[..., 0] / sums[..., 1])
+
+
+def with_ratio(share: np.ndarray) -> np.ndarray:
+  """[..., 2] -> [..., 3]; the ratio to no copied error is NaN."""
+  with np.errstate(divide="ignore", invalid="ignore"):
     ratio = np.where(share[..., 1] > 0, share[..., 0] / share[..., 1], np.nan)
   return np.concatenate([share, ratio[..., None]], axis=-1)
 
@@ -110,7 +115,8 @@ def _count(found: list[Sentence]) -> int:
   return len({s.source_id for s in found})
 
 
-def _row(name: str, result: Shares) -> str:
+def row(name: str, result: Shares) -> str:
+  """A line of the table."""
   cells = []
   for i, scale in enumerate((100, 100, 1)):
     point, (low, high) = result.points[i], result.bounds[i]
