@@ -7,13 +7,15 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+
+from asc_jax.checkers import placement
 from asc_jax.checkers.base import Checker
 from asc_jax.checkers.cache import Cached
 from asc_jax.config import nearest
-from asc_jax.data.documents import document
 from asc_jax.types import UserError
 
-__all__ = ["INSTRUMENTS", "Checker", "document", "from_config", "load"]
+__all__ = ["INSTRUMENTS", "Checker", "from_config", "load"]
 
 # Name -> module and its loader; a module is imported when its instrument is asked for.
 INSTRUMENTS = {
@@ -28,15 +30,19 @@ INSTRUMENTS = {
   "nli": ("asc_jax.checkers.alignscore", "load_nli"),
 }
 
-OPTIONS = ("prompt", "label", "head", "tokens_per_batch")  # fields of the section `checker`
+# Fields of the section `checker` that are an instrument's own.
+OPTIONS = ("prompt", "label", "head", "dtype", "tokens_per_batch")
 
 
-def load(name: str, path: str | None = None, **options: Any) -> Checker:
+def load(
+  name: str, path: str | None = None, *, mesh: jax.sharding.Mesh | None = None, **options: Any
+) -> Checker:
   """Loads an instrument.
 
   Args:
     name: one of `INSTRUMENTS`.
     path: its checkpoint; None for those that are packaged.
+    mesh: where it computes, see `placement`; those that are packaged take no notice.
     **options: the instrument's own, see its module's `load`.
 
   Raises:
@@ -52,16 +58,19 @@ def load(name: str, path: str | None = None, **options: Any) -> Checker:
   for option in options:
     if option not in known:
       raise UserError(f"checker {name} has no option {option}; drop config.checker.{option}")
+  if mesh is not None and "mesh" in known:
+    options["mesh"] = mesh
   return loader(path, **options)
 
 
-def from_config(section: Mapping[str, Any]) -> Checker:
+def from_config(section: Mapping[str, Any], mesh: jax.sharding.Mesh | None = None) -> Checker:
   """Loads the instrument that a config's section `checker` describes.
 
-  Its options are those fields that are set; the threshold becomes the instrument's, and
+  It computes on its own devices, or else on those of `mesh`, the policy's. Its options are those fields that are set; the threshold becomes the instrument's, and
   with `cache` its scores are looked up on disk first.
   """
   options = {name: section[name] for name in OPTIONS if section[name] is not None}
-  checker = load(section["name"], section["path"], **options)
+  mesh = placement.make_mesh(section["devices"], mesh)
+  checker = load(section["name"], section["path"], mesh=mesh, **options)
   checker.threshold = section["threshold"]
   return checker if section["cache"] is None else Cached(checker, section["cache"])

@@ -7,18 +7,15 @@ their mean. Only the chunk is cut to fit the window, never the sentence.
 
 from __future__ import annotations
 
-import json
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-import transformers
 from flax import nnx
 
-from asc_jax.checkers import base, batching, chunking
-from asc_jax.models import roberta, torch_file, weights
+from asc_jax.checkers import base, batching, chunking, placement
+from asc_jax.models import checkpoints, roberta, torch_file, weights
 from asc_jax.text import sentences as text_sentences
 from asc_jax.types import UserError
 
@@ -37,6 +34,7 @@ class PairClassifier(base.Checker):
     supported: index of the class that means supported.
     weights_hash: of the checkpoint.
     tokens_per_batch: what one call of the model reads.
+    mesh: where it computes; None: the first device.
   """
 
   def __init__(
@@ -47,6 +45,7 @@ class PairClassifier(base.Checker):
     supported: int,
     weights_hash: str,
     tokens_per_batch: int,
+    mesh: jax.sharding.Mesh | None = None,
   ):
     self.name = name
     self.tokenizer = tokenizer
@@ -54,7 +53,9 @@ class PairClassifier(base.Checker):
     self.tokens_per_batch = tokens_per_batch
     self.window = model.encoder.config.window
     self._buckets = [b for b in (64, 128, 256) if b < self.window] + [self.window]
-    graph, self._state = nnx.split(model)
+    self._mesh = mesh
+    graph, state = nnx.split(model)
+    self._state = placement.replicated(state, mesh)
 
     @jax.jit
     def run(state, tokens, lengths):
@@ -97,7 +98,7 @@ class PairClassifier(base.Checker):
         owners += [i] * len(chunks[doc])
     results = batching.bucketed(
       sequences,
-      lambda tokens, lengths: self._run(self._state, tokens, lengths),
+      lambda *batch: self._run(self._state, *placement.rows(self._mesh, *batch)),
       buckets=self._buckets,
       tokens_per_batch=self.tokens_per_batch,
     )
@@ -136,45 +137,49 @@ def supported_class(id2label: Mapping[Any, str], label: str | None, where: str) 
   return found[0]
 
 
-def _tokenizer(folder: pathlib.Path):
-  return transformers.AutoTokenizer.from_pretrained(folder)
-
-
 def load_nli(
-  path: str | None = None, *, label: str | None = None, tokens_per_batch: int = 4096
+  path: str | None = None,
+  *,
+  label: str | None = None,
+  mesh: jax.sharding.Mesh | None = None,
+  tokens_per_batch: int = 4096,
 ) -> PairClassifier:
   """Reads a folder of RobertaForSequenceClassification.
 
   Args:
     path: the folder.
     label: see `supported_class`.
+    mesh: where it computes; None: the first device.
     tokens_per_batch: what one call of the model reads.
   """
-  folder = base.checkpoint_folder("nli", path)
-  raw = json.loads((folder / "config.json").read_text())
+  folder, raw = base.checkpoint_folder("nli", path)
   if raw.get("model_type") != "roberta":
     raise UserError(f"checker nli reads RoBERTa; {folder} is a {raw.get('model_type')} model")
   index = supported_class(raw.get("id2label", {}), label, str(folder))
+  tokenizer = checkpoints.load_tokenizer(folder)
   model = roberta.from_weights(
     roberta.config_from_dict(raw), weights.read(folder), roberta.SEQUENCE_CLASSIFIER
   )
   digest = base.file_hash(*weights.files(folder)) + f"-{index}"
-  return PairClassifier("nli", model, _tokenizer(folder), index, digest, tokens_per_batch)
+  return PairClassifier("nli", model, tokenizer, index, digest, tokens_per_batch, mesh)
 
 
-def load(path: str | None = None, *, tokens_per_batch: int = 4096) -> PairClassifier:
+def load(
+  path: str | None = None, *, mesh: jax.sharding.Mesh | None = None, tokens_per_batch: int = 4096
+) -> PairClassifier:
   """Reads AlignScore as it is published, beside RoBERTa's own files.
 
   Args:
     path: a folder with one .ckpt of AlignScore and the config.json and tokenizer of
       the RoBERTa it was trained from.
+    mesh: where it computes; None: the first device.
     tokens_per_batch: what one call of the model reads.
   """
-  folder = base.checkpoint_folder("alignscore", path)
+  folder, raw = base.checkpoint_folder("alignscore", path)
   found = sorted(folder.glob("*.ckpt"))
   if len(found) != 1:
     raise UserError(f"checker alignscore: {folder} holds {len(found)} .ckpt files instead of one")
-  raw = json.loads((folder / "config.json").read_text())
+  tokenizer = checkpoints.load_tokenizer(folder)
   tensors = torch_file.state_dict(found[0])
   model = roberta.from_weights(
     roberta.config_from_dict(raw),
@@ -182,6 +187,5 @@ def load(path: str | None = None, *, tokens_per_batch: int = 4096) -> PairClassi
     roberta.ALIGNSCORE,
   )
   aligned = 0  # of the three-way head: aligned, contradicted, neutral
-  return PairClassifier(
-    "alignscore", model, _tokenizer(folder), aligned, base.file_hash(found[0]), tokens_per_batch
-  )
+  digest = base.file_hash(found[0])
+  return PairClassifier("alignscore", model, tokenizer, aligned, digest, tokens_per_batch, mesh)

@@ -13,9 +13,11 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from asc_jax.models import checkpoints, weights
+from asc_jax.models.decoder import DecoderState
 from asc_jax.types import UserError
 
 
@@ -109,12 +111,28 @@ def require_path(name: str, path: str | None) -> str:
   return path
 
 
-def checkpoint_folder(name: str, path: str | None) -> pathlib.Path:
-  """The folder of an instrument's checkpoint, which must hold a config.json."""
+def checkpoint_folder(name: str, path: str | None) -> tuple[pathlib.Path, dict[str, Any]]:
+  """The folder of an instrument's checkpoint, and its config.json."""
   folder = pathlib.Path(require_path(name, path))
   if not (folder / "config.json").is_file():
     raise UserError(f"checker {name}: {folder} holds no config.json; give its checkpoint's folder")
-  return folder
+  return folder, checkpoints.read_json(folder / "config.json")
+
+
+def read_decoder(
+  path: str, prompt: str, *, dtype: str, mesh: jax.sharding.Mesh | None
+) -> tuple[DecoderState, Any, str]:
+  """A decoder checker's state and tokenizer, and the hash of weights, prompt and type.
+
+  Args:
+    path: what `models.checkpoints.load` takes.
+    prompt: text that scores depend on.
+    dtype: of weights and computation.
+    mesh: where the weights go.
+  """
+  state, tokenizer = checkpoints.load(path, dtype=dtype, param_dtype=dtype, mesh=mesh)
+  text = path_hash(path) + prompt + ("" if dtype == "float32" else dtype)
+  return state, tokenizer, hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def path_hash(path: str) -> str:

@@ -8,15 +8,12 @@ are not the paper's.
 
 from __future__ import annotations
 
-import hashlib
-
 import jax
 import jax.numpy as jnp
 from absl import logging
 
 from asc_jax.checkers import base, prompt_files
 from asc_jax.checkers.shared_document import SharedDocument, reading
-from asc_jax.models import checkpoints
 
 WINDOW = 32768
 TOP = 5
@@ -52,7 +49,7 @@ def load(
   Args:
     path: the folder, or what else `models.checkpoints.load` takes.
     prompt: file with the system prompt; None for this project's own.
-    dtype: compute type.
+    dtype: of weights and computation.
     mesh: where the weights go.
     tokens_per_batch: sentence tokens that one call extends.
   """
@@ -63,7 +60,7 @@ def load(
       "checker bespoke runs with this project's own system prompt: R is not the paper's; "
       "give the published prompt as config.checker.prompt=FILE"
     )
-  state, tokenizer = checkpoints.load(path, dtype=dtype, param_dtype=dtype, mesh=mesh)
+  state, tokenizer, digest = base.read_decoder(path, system, dtype=dtype, mesh=mesh)
   yes = jnp.asarray(reading(tokenizer, state.config.vocab_size, "yes"))
 
   def messages(document: str, sentence: str):
@@ -77,7 +74,7 @@ def load(
     tokenizer,
     messages,
     lambda logits: yes_probability(yes, logits),
-    weights_hash=hashlib.sha256((base.path_hash(path) + system).encode()).hexdigest()[:16],
+    weights_hash=digest,
     window=WINDOW,
     tokens_per_batch=tokens_per_batch,
   )

@@ -8,7 +8,6 @@ tokens that read so. The prompt is an editable text file with {document} and
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 
 import jax
@@ -50,7 +49,7 @@ def load(
     path: what `models.checkpoints.load` takes.
     prompt: file with {document} and {sentence}; None for this project's own.
     window: tokens of a prompt at most.
-    dtype: compute type.
+    dtype: of weights and computation.
     mesh: where the weights go.
     tokens_per_batch: sentence tokens that one call extends.
   """
@@ -61,7 +60,7 @@ def load(
       raise UserError(
         f"checker judge: the prompt has {template.count(field)} times {field}; once is right"
       )
-  state, tokenizer = checkpoints.load(path, dtype=dtype, param_dtype=dtype, mesh=mesh)
+  tokenizer = checkpoints.load_tokenizer(path)
   for word in ("Yes", "No"):
     ids = tokenizer(word, add_special_tokens=False)["input_ids"]
     if len(ids) != 1:
@@ -69,6 +68,7 @@ def load(
         f"checker judge: {word!r} is {len(ids)} tokens of {path}'s tokenizer; a verdict is read "
         "from one, so take another judge"
       )
+  state, _, digest = base.read_decoder(path, template, dtype=dtype, mesh=mesh)
   size = state.config.vocab_size
   yes, no = (jnp.asarray(reading(tokenizer, size, word)) for word in ("yes", "no"))
 
@@ -82,7 +82,7 @@ def load(
     tokenizer,
     messages,
     lambda logits: yes_or_no(yes, no, logits),
-    weights_hash=hashlib.sha256((base.path_hash(path) + template).encode()).hexdigest()[:16],
+    weights_hash=digest,
     window=window,
     tokens_per_batch=tokens_per_batch,
   )

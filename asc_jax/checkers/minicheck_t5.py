@@ -7,16 +7,14 @@ A document's score is its best chunk's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-import transformers
 from flax import nnx
 
-from asc_jax.checkers import base, batching, chunking
-from asc_jax.models import t5, weights
+from asc_jax.checkers import base, batching, chunking, placement
+from asc_jax.models import checkpoints, t5, weights
 from asc_jax.types import UserError
 
 CHUNK_WORDS = 500
@@ -31,11 +29,13 @@ class MiniCheckT5(base.Checker):
 
   name = "minicheck_t5"
 
-  def __init__(self, model: t5.T5, tokenizer, weights_hash: str, tokens_per_batch: int):
+  def __init__(self, model: t5.T5, tokenizer, weights_hash: str, tokens_per_batch: int, mesh=None):
     self.tokenizer = tokenizer
     self.weights_hash = weights_hash
     self.tokens_per_batch = tokens_per_batch
-    graph, self._state = nnx.split(model)
+    self._mesh = mesh
+    graph, state = nnx.split(model)
+    self._state = placement.replicated(state, mesh)
 
     @jax.jit
     def run(state, tokens, lengths):
@@ -57,7 +57,7 @@ class MiniCheckT5(base.Checker):
         owners += [i] * len(chunks[doc])
     results = batching.bucketed(
       sequences,
-      lambda tokens, lengths: self._run(self._state, tokens, lengths),
+      lambda *batch: self._run(self._state, *placement.rows(self._mesh, *batch)),
       buckets=BUCKETS,
       tokens_per_batch=self.tokens_per_batch,
     )
@@ -68,17 +68,21 @@ class MiniCheckT5(base.Checker):
     return self.tokenizer(texts, add_special_tokens=False).input_ids
 
 
-def load(path: str | None = None, *, tokens_per_batch: int = 4096) -> MiniCheckT5:
+def load(
+  path: str | None = None, *, mesh: jax.sharding.Mesh | None = None, tokens_per_batch: int = 4096
+) -> MiniCheckT5:
   """Reads a folder as it is published: config.json, tokenizer and weights.
 
   Args:
     path: the folder.
+    mesh: where it computes; None: the first device.
     tokens_per_batch: what one call of the model reads.
   """
-  folder = base.checkpoint_folder(MiniCheckT5.name, path)
-  config = t5.T5Config.from_dict(json.loads((folder / "config.json").read_text()))
+  folder, raw = base.checkpoint_folder(MiniCheckT5.name, path)
+  config = t5.T5Config.from_dict(raw)
   if config.vocab_size <= SUPPORTED:
     raise UserError(f"{folder} has {config.vocab_size} ids; MiniCheck answers with id {SUPPORTED}")
+  tokenizer = checkpoints.load_tokenizer(folder)
   model = t5.from_weights(config, weights.read(folder))
-  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-  return MiniCheckT5(model, tokenizer, base.file_hash(*weights.files(folder)), tokens_per_batch)
+  digest = base.file_hash(*weights.files(folder))
+  return MiniCheckT5(model, tokenizer, digest, tokens_per_batch, mesh)

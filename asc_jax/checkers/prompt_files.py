@@ -8,14 +8,18 @@ import pathlib
 from asc_jax.types import UserError
 
 
-def read(path: str | None, packaged: str) -> str:
-  """The text of a prompt file without its last line break; None reads the packaged one."""
+def read(path: str | None, packaged: str, field: str = "config.checker.prompt") -> str:
+  """The text of a prompt file without its last line break; None reads the packaged one.
+
+  Raises:
+    UserError: naming `field`, which gave the path.
+  """
   if path is None:
     text = importlib.resources.files("asc_jax.checkers").joinpath(f"prompts/{packaged}").read_text()
   else:
     if not pathlib.Path(path).is_file():
-      raise UserError(f"config.checker.prompt: there is no file {path}")
+      raise UserError(f"{field}: there is no file {path}")
     text = pathlib.Path(path).read_text()
   if not text.strip():
-    raise UserError(f"config.checker.prompt: {path} is empty")
+    raise UserError(f"{field}: {path} is empty")
   return text.rstrip("\n")

@@ -8,8 +8,10 @@ The first answer token's distribution gives P(supported).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +23,7 @@ from asc_jax.text import prompts
 from asc_jax.types import UserError
 
 PREFIX_BUCKETS = (128, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 32768)
-REST_BUCKETS = (32, 48, 64, 96, 128, 256, 512, 1024)
+REST_BUCKETS = (32, 48, 64, 96, 128, 256, 512, 1024, 2048)
 _PROBE = "※"  # no sentence begins like this, so nothing of a sentence is in the prefix
 
 Messages = list[dict[str, str]]
@@ -34,7 +36,7 @@ class SharedDocument(base.Checker):
   probe, and every shape from the lengths of the two parts.
 
   Args:
-    state: the decoder, frozen.
+    state: the decoder, frozen; where its weights lie is where the checker computes.
     tokenizer: with a chat template.
     messages: the conversation that asks about (document, sentence).
     probability: float32[..., V] logits of the first answer token -> P(supported).
@@ -60,6 +62,8 @@ class SharedDocument(base.Checker):
     self.window = min(window, PREFIX_BUCKETS[-1])
     self.tokens_per_batch = tokens_per_batch
     self._state = state
+    place = jax.tree.leaves(state.params)[0].sharding
+    self._mesh: Any = getattr(place, "mesh", None)
 
     @jax.jit
     def extend(state, prefix, tokens, lengths):
@@ -72,7 +76,16 @@ class SharedDocument(base.Checker):
     self._extend = extend
 
   def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
-    scores: list[float | None] = [None] * len(documents)
+    values = self.read(documents, sentences)
+    return [None if value is None else float(value) for value in values]
+
+  def read(self, documents: Sequence[str], sentences: Sequence[str]) -> list[np.ndarray | None]:
+    """`probability` of each prompt; None where its sentence does not fit.
+
+    Raises:
+      UserError: a document that does not fit the window.
+    """
+    scores: list[np.ndarray | None] = [None] * len(documents)
     for doc, places in base.group_by_document(documents).items():
       probe = self.encode(doc, _PROBE)
       if len(probe) > self.window:
@@ -89,7 +102,7 @@ class SharedDocument(base.Checker):
       for length, members in groups.items():
         values = self.extend_rows([ids for _, ids in members], length)
         for (i, _), value in zip(members, values, strict=True):
-          scores[i] = float(value)
+          scores[i] = value
     return scores
 
   def encode(self, document: str, sentence: str) -> list[int]:
@@ -101,14 +114,15 @@ class SharedDocument(base.Checker):
     width = next(b for b in PREFIX_BUCKETS if length <= b)
     tokens = np.zeros((1, width), np.int32)
     tokens[0, :length] = rows[0][:length]
-    # Prefill leaves out the last of its tokens; extension begins with it.
-    prefix = self._prefill(self._state, tokens, np.array([length], np.int32))
-    return batching.bucketed(
-      [ids[length - 1 :] for ids in rows],
-      functools.partial(self._extend, self._state, prefix),
-      buckets=REST_BUCKETS,
-      tokens_per_batch=self.tokens_per_batch,
-    )
+    with contextlib.nullcontext() if self._mesh is None else jax.set_mesh(self._mesh):
+      # Prefill leaves out the last of its tokens; extension begins with it.
+      prefix = self._prefill(self._state, tokens, np.array([length], np.int32))
+      return batching.bucketed(
+        [ids[length - 1 :] for ids in rows],
+        functools.partial(self._extend, self._state, prefix),
+        buckets=REST_BUCKETS,
+        tokens_per_batch=self.tokens_per_batch,
+      )
 
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

@@ -71,14 +71,22 @@ def _smooth(values: np.ndarray, window: int) -> np.ndarray:
   return np.convolve(values, ones, "same") / np.convolve(np.ones(len(values)), ones, "same")
 
 
-def curves(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
-  """R, credit, Copy, Words, Ref and KL over the steps of each run (Figures 3, 6 and 7).
+def curves(
+  runs: Mapping[str, Sequence[Mapping[str, float]]],
+  shown: Mapping[str, tuple[str, float]] = CURVES,
+) -> Figure:
+  """Metrics over the steps of each run, one panel each, in two rows (Figures 3, 6 and 7).
 
   From 20 steps on, the measured values are pale and a moving mean is drawn over them.
+
+  Args:
+    runs: by label, a mapping a step: "step" and the metrics.
+    shown: the metrics' names in the rows, their titles and what they are multiplied by.
   """
   with matplotlib.rc_context(STYLE):
-    figure, axes = panels(2, 3, (10.5, 5.6))
-    for axis, (name, (title, factor)) in zip(axes.flat, CURVES.items(), strict=True):
+    columns = (len(shown) + 1) // 2
+    figure, axes = panels(2, columns, (3.5 * columns, 5.6))
+    for axis, (name, (title, factor)) in zip(axes.flat, shown.items(), strict=False):
       axis.set_title(title, loc="left")
       axis.set_xlabel("step")
       axis.xaxis.get_major_locator().set_params(integer=True)
@@ -93,7 +101,9 @@ def curves(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
         else:
           axis.plot(steps, values, label=label, marker=MARKERS[place % 7], markersize=4, **look)
       if not axis.lines or all(not len(line.get_xdata()) for line in axis.lines):
-        axis.text(0.5, 0.5, "not logged", transform=axis.transAxes, ha="center", color="#666666")
+        axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", color="#666666")
+    for axis in axes.flat[len(shown) :]:
+      axis.set_axis_off()
     if len(runs) > 1:
       handles, labels = axes.flat[0].get_legend_handles_labels()
       figure.legend(handles, labels, loc="outside lower center", ncols=min(len(runs), 4))

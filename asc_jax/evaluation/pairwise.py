@@ -1,7 +1,7 @@
 """Whole answers compared by a judge in both orders, and the probes of its rubric.
 
-Only the mathematics and the perturbations: which answer a model prefers is asked
-elsewhere and stored, one JSON object a pair.
+The pairs, the perturbations and the mathematics: which answer a model prefers is asked
+elsewhere (asc_jax/tools/judge.py) and stored, one JSON object a pair.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 from asc_jax.evaluation import bootstrap
-from asc_jax.evaluation.records import schema_problem
+from asc_jax.evaluation.records import Record, real_sentences, schema_problem
+from asc_jax.evaluation.runs import Setting
+from asc_jax.text import sentences as sentences_lib
+from asc_jax.types import Passage
 
-# What a probe sets against the untouched base answer `b`, and what a good rubric gives.
+# What a probe prefers, `a`, over the other of the two, and what a good rubric gives. One of
+# the two is an answer of the base model as it is, the other is made from it.
 PROBES = {
   "copied": "copied form preferred (ideal 50)",
   "padded": "padded answer preferred (at most 50)",
@@ -44,6 +48,25 @@ def problem(value: Any) -> str | None:
     return found
   verdicts = {value["forward"], value["backward"]}
   return None if verdicts <= {"a", "b", "tie"} else "forward and backward are a, b or tie"
+
+
+class Pair(NamedTuple):
+  """Two answers to one question, to be shown to a judge in both orders.
+
+  Attributes:
+    task, corpus, id, a, b: as in `Judgement`.
+    question, passages: what the answers were written from.
+    texts: the answers of a and b.
+  """
+
+  task: str
+  corpus: str
+  id: str
+  a: str
+  b: str
+  question: str
+  passages: tuple[Passage, ...]
+  texts: tuple[str, str]
 
 
 class Rate(NamedTuple):
@@ -91,6 +114,54 @@ def win_rate(
     drawn = bootstrap.resampled(stacked, resamples=resamples, seed=seed)
     low, high = bootstrap.interval(100 * drawn[:, 0] / drawn[:, 1])
   return Rate(100 * above / below, low, high, len(stacked))
+
+
+def contests(base: Setting, setting: Setting) -> list[Pair]:
+  """A method's first answer to each question against the base model's."""
+  theirs = {(r["corpus"], r["id"]): r["answer"] for r in setting.all() if not r["answer_index"]}
+  return [
+    _pair(
+      "win", record, (setting.label, theirs[record["corpus"], record["id"]]), (base.label, None)
+    )
+    for record in base.all()
+    if not record["answer_index"] and (record["corpus"], record["id"]) in theirs
+  ]
+
+
+def probes(base: Setting, *, seed: int = 0) -> list[Pair]:
+  """The three probes of the base model's first answers, where the answers offer them.
+
+  An answer that declines is left out, and so is one from which a probe cannot be made
+  (`copied_form`, `padded`, `planted_error`).
+  """
+  found = []
+  for record in base.all():
+    if record["answer_index"] or record["declines"]:
+      continue
+    answer = record["answer"]
+    said = [answer[s["start"] : s["end"]] for s in real_sentences(record)]
+    texts = [passage["text"] for passage in record["passages"]]
+    sources = [text[start:end] for text in texts for start, end in sentences_lib.split(text)]
+    rng = random.Random(f"{seed}:{record['corpus']}:{record['id']}")
+    made = {
+      "copied": copied_form(said, sources),
+      "padded": padded(said, record["question"]),
+      "planted": planted_error(answer, texts, rng),
+    }
+    for task, text in made.items():
+      if text is not None:
+        whole, other = (base.label, None), (task, text)
+        pair = (whole, other) if task == "planted" else (other, whole)
+        found.append(_pair(task, record, *pair))
+  return found
+
+
+def _pair(task: str, record: Record, a, b) -> Pair:
+  """`a` and `b` are (label, answer); None: the record's own answer."""
+  texts = [record["answer"] if text is None else text for _, text in (a, b)]
+  passages = tuple(Passage(p["title"], p["text"]) for p in record["passages"])
+  where = record["corpus"], record["id"]
+  return Pair(task, *where, a[0], b[0], record["question"], passages, (texts[0], texts[1]))
 
 
 def _content(text: str) -> set[str]:

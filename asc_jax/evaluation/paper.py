@@ -64,6 +64,26 @@ def _suffix(instrument: str | None) -> tuple[str, str]:
   return f"_{instrument}", f", measured by {instrument}, a stand-in for the paper's instruments"
 
 
+def _how(settings: Sequence[Setting], wanted: Sequence[metrics.Column]) -> list[str]:
+  """Notes that say how answers were drawn, and by what each column was measured."""
+  hashes: dict[str, dict[str, None]] = {}
+  drawn: dict[str, None] = {}
+  for record in (record for setting in settings for record in setting.all()):
+    for name, weights in record["instruments"].items():
+      hashes.setdefault(name, {})[weights] = None
+    how = record["sampling"]
+    heat = f"temperature {how['temperature']:g}" if how["temperature"] else "greedy"
+    drawn[f"{how['answers']} a question, {heat}, at most {how['max_tokens']} tokens"] = None
+  columns: dict[str, list[str]] = {}
+  for column in wanted:
+    columns.setdefault(column.instrument, []).append(column.name.split(" [")[0])
+  by = {name: f"{name} {' and '.join(found)}" for name, found in hashes.items()} | {
+    "": "string rules"
+  }
+  parts = [f"{', '.join(c)}: {by.get(name, name + ' (not run)')}" for name, c in columns.items()]
+  return [f"Answers: {'; '.join(drawn)}.", f"Measured by (weights hash): {'; '.join(parts)}."]
+
+
 def _summaries(setting: Setting, table) -> dict[str, metrics.Summary]:
   return {corpus: metrics.summarise(rows, table) for corpus, rows in setting.records.items()}
 
@@ -92,7 +112,10 @@ def table_1(
     f"Table 1. Training to raise R, {corpus}, {before.questions} questions{clause}",
     ["method", *(column.name + (" %" if column.percent else "") for column in wanted)],
     rows,
-    ["† shortcut: Copy, Vac or Ref more than 3 points above base, or Words under 85 % of base's."],
+    [
+      "† shortcut: Copy, Vac or Ref more than 3 points above base, or Words under 85 % of base's.",
+      *_how([base, *settings], wanted),
+    ],
   )
 
 
@@ -139,6 +162,7 @@ def table_2(base: Setting, settings: Sequence[Setting], instrument: str | None =
       GREY,
       STAR,
       "Questions: " + ", ".join(f"{c} {before[c].questions}" for c in corpora) + ".",
+      *_how([base, *settings], wanted),
       *(["Paper: Qwen3.5-9B, means over its five corpora."] if instrument is None else []),
     ],
   )
@@ -234,7 +258,11 @@ def table_19(base: Setting, settings: Sequence[Setting], instrument: str | None 
     f"Table 19. Questions whose passages contain the answer{clause}",
     ["corpus, method", "questions", *headings],
     rows,
-    [STAR, "No interval, hence no star, below 50 questions."],
+    [
+      STAR,
+      "No interval, hence no star, below 50 questions.",
+      *_how([base, *settings], wanted),
+    ],
   )
 
 

@@ -1,4 +1,4 @@
-"""The paper's Figures 1, 2, 5 and 8 from records (3, 6 and 7 are `figures.curves`)."""
+"""The paper's Figures 1, 2, 3, 5 and 8 from records."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from asc_jax.evaluation import bootstrap, metrics, pairwise, paper
+from asc_jax.evaluation import bootstrap, figures, metrics, pairwise, paper
 from asc_jax.evaluation.figures import COLOURS, MARKERS, STYLE, bars, panels
-from asc_jax.evaluation.runs import Setting
+from asc_jax.evaluation.runs import Run, Setting, by_corpus
 
 
 def _shares(rows, instrument: str) -> list[tuple[float | None, float | None, float | None]]:
@@ -79,6 +79,31 @@ def figure_2(base: Setting) -> Figure:
     axes[0, 0].set_title("sentences in error or unsupported, %", loc="left")
     axes[0, 0].legend()
     return figure
+
+
+def figure_3(base: Setting, runs: Sequence[Run], instrument: str | None = None) -> Figure | None:
+  """Evaluated metrics over training, means over corpora; None where nothing was trained.
+
+  Each run starts from the base model's answers.
+  """
+  known = paper.measured_by(instrument)
+  wanted = [known[name] for name in ("R", "Err", "Supp", "Copy", "Words", "Vac", "Ref", "EM")]
+  lines = {}
+  for run in runs:
+    if steps := sorted({record["step"] for record in run.records} - {0}):
+      settings = [Setting(run.name, by_corpus(run.records, step)) for step in steps]
+      lines[run.name] = [
+        {"step": step, **_measured(setting, wanted)}
+        for step, setting in zip([0, *steps], [base, *settings], strict=True)
+      ]
+  shown = {c.name: (c.name + (", %" if c.percent else ""), 1.0) for c in wanted}
+  return figures.curves(lines, shown) if lines else None
+
+
+def _measured(setting: Setting, table) -> dict[str, float]:
+  """The means over corpora, without those that are not known."""
+  values = _mean(setting, table).values
+  return {name: value for name, value in values.items() if value is not None}
 
 
 def figure_5(base: Setting, settings: Sequence[Setting], instrument: str | None = None) -> Figure:

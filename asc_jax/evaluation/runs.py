@@ -72,9 +72,12 @@ def _told_apart(found: list[Run]) -> list[Run]:
   for run in found:
     seen[run.name] = seen.get(run.name, 0) + 1
     name = run.name if seen[run.name] == 1 else f"{run.name} ({seen[run.name]})"
-    rows = [Record(**{**row, "run": name}) for row in run.records]
-    result.append(Run(name, rows, run.curves))
+    result.append(Run(name, _renamed(run.records, name), run.curves))
   return result
+
+
+def _renamed(rows: Sequence[Record], run: str) -> list[Record]:
+  return [{**row, "run": run} for row in rows]
 
 
 def load(path: pathlib.Path, name: str) -> list[Run]:
@@ -104,7 +107,7 @@ def load(path: pathlib.Path, name: str) -> list[Run]:
     if len(keys) < len(run_rows):
       raise UserError(f"{path}: the same answer is recorded twice; keep one file a step and corpus")
   if len(by_run) < 2:
-    return [Run(name, [Record(**{**row, "run": name}) for row in rows], curves)]
+    return [Run(name, _renamed(rows, name), curves)]
   runs = [Run(run, run_rows, []) for run, run_rows in by_run.items()]
   return [*runs, Run(name, [], curves)] if curves else runs
 

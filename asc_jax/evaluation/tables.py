@@ -171,8 +171,9 @@ def terminal(summaries: Mapping[str, metrics.Summary], baseline: str | None = No
     baseline: the heading that shortcut flags compare with; None: the first.
 
   Returns:
-    The table, then one line for the metrics that no instrument measured, one for
-    sentences that could not be scored, and one for each flagged heading.
+    The table, then one line for the metrics that no instrument measured, one for the
+    instruments that did, and one for each heading with sentences that could not be
+    scored, and with shortcuts.
   """
   table = list(dict.fromkeys(column for s in summaries.values() for column in s.columns))
   measured, absent = [], []
@@ -191,6 +192,9 @@ def terminal(summaries: Mapping[str, metrics.Summary], baseline: str | None = No
   lines = [aligned(["", *summaries], measured + counts)]
   if absent:
     lines.append(f"{DASH} (instrument not run, or nothing to divide by): {', '.join(absent)}")
+  hashes = dict.fromkeys(f"{n} {h}" for s in summaries.values() for n, h in s.instruments.items())
+  if hashes:
+    lines.append(f"instruments and their weights: {', '.join(hashes)}")
   for heading, summary in summaries.items():
     for name, count in summary.unscored.items():
       lines.append(f"{heading}: not scored by {name}: {count} of {summary.sentences} sentences")

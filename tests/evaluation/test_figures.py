@@ -5,6 +5,7 @@ import pytest
 from test_tables import AUTHOR, BASE, COPIER, judged
 
 from asc_jax.evaluation import figures, metrics, paper_figures
+from asc_jax.evaluation.runs import Run
 
 CURVES = [
   {
@@ -33,7 +34,7 @@ def test_curves_draw_every_logged_value_in_percent():
   assert first.get_ydata() == pytest.approx([51, 52, 53, 54, 55])
   assert list(second.get_xdata()) == [1, 2, 3]
   assert drawn["Words an answer"].lines[0].get_ydata() == pytest.approx([39, 38, 37, 36, 35])
-  assert [t.get_text() for t in drawn["KL to the reference"].texts] == ["not logged"]
+  assert [t.get_text() for t in drawn["KL to the reference"].texts] == ["not measured"]
   assert first.get_linestyle() != second.get_linestyle()
 
 
@@ -74,6 +75,23 @@ def test_figure_2_sets_people_beside_the_instruments():
     "human labels\n(paper)",
   ]
   assert {12.2, 1.9} <= set(heights(axis))
+
+
+def test_figure_3_starts_every_run_from_base():
+  rows = [{**row, "run": "grpo", "step": 20} for row in COPIER.all()]
+  late = [{**row, "run": "grpo", "step": 40} for row in AUTHOR.all()]
+  figure = paper_figures.figure_3(BASE, [Run("grpo", rows + late, [])], "minilm")
+  drawn = {axis.get_title(loc="left"): axis for axis in figure.axes}
+  line = drawn["Copy, %"].lines[0]
+  values = [
+    np.mean([metrics.summarise(rows).values["Copy"] for rows in s.records.values()])
+    for s in (BASE, COPIER, AUTHOR)
+  ]
+  assert list(line.get_xdata()) == [0, 20, 40]
+  assert line.get_ydata() == pytest.approx(values)
+  assert drawn["Supp [minilm]"].lines[0].get_ydata().size == 3
+  assert texts(paper_figures.figure_3(BASE, [Run("grpo", rows, [])])).count("not measured") == 4
+  assert paper_figures.figure_3(BASE, [Run("base", BASE.all(), [])], "minilm") is None
 
 
 def test_figure_5_goes_from_base_to_each_method():

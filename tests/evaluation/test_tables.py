@@ -48,6 +48,18 @@ def test_table_1_marks_the_shortcuts_and_ends_with_the_papers_rows():
   assert "stand-in" in own.title
 
 
+def test_tables_say_how_answers_were_drawn_and_by_which_weights():
+  for table in (
+    paper.table_1(BASE, [COPIER], "asqa", "minilm"),
+    paper.table_2(BASE, [COPIER], "minilm"),
+    paper.table_19(BASE, [COPIER], "minilm"),
+  ):
+    assert "Answers: 1 a question, greedy, at most 64 tokens." in table.notes
+    assert "minilm 5f0c29aa61d1" in table.notes[-1]
+  theirs = paper.table_1(BASE, [COPIER], "asqa").notes[-1]
+  assert "R, Vac: bespoke (not run)" in theirs and "Copy, Words, Ref, EM: string rules" in theirs
+
+
 def test_table_2_ranks_only_what_took_no_shortcut():
   table = paper.table_2(BASE, [COPIER, AUTHOR], "minilm")
   errors = column(table, "Err [minilm] asqa")
