@@ -179,6 +179,17 @@ FIELDS: dict[str, Field] = {
     "head of the embedded checker: a, the reward's, or b, its held-out twin; None: a",
     optional=True,
   ),
+  "checker.dtype": _str(
+    None,
+    "compute type and weights of a decoder checker (bespoke, judge); None: float32",
+    ("float32", "bfloat16"),
+    optional=True,
+  ),
+  "checker.devices": _str(
+    None,
+    "devices that it computes on, as numbers from 0 with commas; None: the policy's",
+    optional=True,
+  ),
   "checker.cache": _str(
     None, "SQLite file in which scores are kept and looked up; None: no cache", optional=True
   ),

@@ -81,7 +81,7 @@ def main(config, workdir: str, models: str | None, instruments: str | None) -> N
   loop.set_compilation_cache(config.train.compilation_cache)
   mesh = make_mesh(config)
   missing = not all(job.path.exists() for job in jobs)
-  scorers = load_instruments(config, split_names(instruments)) if missing else []
+  scorers = load_instruments(config, split_names(instruments), mesh) if missing else []
   checkpointing.make_workdir(folder)  # nothing is written before all else is right
   write_settings(folder, settings)
   answers = run(jobs, mesh, scorers)
@@ -276,14 +276,14 @@ def make_mesh(config):
   return mesh
 
 
-def load_instruments(config, names: Sequence[str]) -> list:
+def load_instruments(config, names: Sequence[str], mesh=None) -> list:
   """The reward's instrument and the further ones; a name that counts twice is refused."""
   from asc_jax import checkers
 
-  found = [checkers.from_config(config.checker)]
+  found = [checkers.from_config(config.checker, mesh)]
   for text in names:
     name, _, path = text.partition(":")
-    found.append(checkers.load(name, path or None))
+    found.append(checkers.load(name, path or None, mesh=mesh))
     if found[-1].name in [checker.name for checker in found[:-1]]:
       raise UserError(
         f"--instruments={text}: {found[-1].name} scores already; name each instrument once"

@@ -23,7 +23,7 @@ from asc_jax.types import UserError
 __all__ = ["Checkpoint", "check", "export", "export_adapter", "load", "load_tokenizer", "resolve"]
 
 SMOLLM2 = "smollm2"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json")
 
 
 class Checkpoint(NamedTuple):
@@ -106,7 +106,7 @@ def load_tokenizer(path: str | pathlib.Path) -> Any:
 
   try:
     return AutoTokenizer.from_pretrained(path, local_files_only=True)
-  except (OSError, ValueError) as error:
+  except (OSError, ValueError, ImportError) as error:
     reason = str(error).splitlines()[0]
     raise UserError(
       f"{path} has no readable tokenizer ({reason}); copy its tokenizer files there"
@@ -138,16 +138,17 @@ def _open(path: str | pathlib.Path, compute: dict[str, Any]) -> tuple[Checkpoint
     config = families.parse(raw, str(where), **compute)
     source = gguf.Source(header)
   else:
-    raw, where = _json(path / "config.json"), path / "config.json"
+    raw, where = read_json(path / "config.json"), path / "config.json"
     if (path / "generation_config.json").exists():
-      generation = _json(path / "generation_config.json")
+      generation = read_json(path / "generation_config.json")
     config = families.parse(raw, str(where), **compute)
     source = safetensors.Source(path)
   skipped = _check_names(config, source)
   return Checkpoint(path, raw, generation, config, skipped), source
 
 
-def _json(path: pathlib.Path) -> dict[str, Any]:
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+  """A file of a checkpoint's folder."""
   try:
     return json.loads(path.read_text())
   except FileNotFoundError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import ml_dtypes  # noqa: F401  gives numpy the bfloat16 that safetensors asks for
@@ -17,16 +17,23 @@ from asc_jax.types import UserError
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 # Safetensors' names of the types that are read; quantised ones are refused.
-_TYPES = ("F64", "F32", "F16", "BF16")
+TYPES = ("F64", "F32", "F16", "BF16")
 
 
 class Source:
   """The tensors of a folder, read slice by slice from the mapped files.
 
   Opening reads headers only, and checks that every file of the index is there.
+
+  Args:
+    folder: the checkpoint's.
+    types: those that tensors may have, under safetensors' names; None: any.
+
+  Raises:
+    UserError: naming the file or tensor that is missing or of another type.
   """
 
-  def __init__(self, folder: str | pathlib.Path):
+  def __init__(self, folder: str | pathlib.Path, types: Collection[str] | None = TYPES):
     self._folder = pathlib.Path(folder)
     self._file = _weight_map(self._folder)
     self._open = {file: _open(self._folder / file) for file in sorted(set(self._file.values()))}
@@ -35,10 +42,10 @@ class Source:
       if name not in self._open[file].keys():  # noqa: SIM118  a method, not a mapping
         raise UserError(f"{self._folder / file} lacks tensor {name}, which {INDEX} puts there")
       entry = self._open[file].get_slice(name)
-      if entry.get_dtype() not in _TYPES:
+      if types is not None and entry.get_dtype() not in types:
         raise UserError(
           f"{self._folder / file}: tensor {name} has type {entry.get_dtype()}, which is not "
-          f"supported; take a checkpoint in {', '.join(_TYPES)}"
+          f"supported; take a checkpoint in {', '.join(types)}"
         )
       self.shapes[name] = tuple(entry.get_shape())
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 
 import numpy as np
-import safetensors.numpy
 
-from asc_jax.models import torch_file
-from asc_jax.models.safetensors import INDEX
+from asc_jax.models import safetensors, torch_file
 from asc_jax.types import UserError
 
 _TORCH = "pytorch_model.bin"
@@ -30,14 +27,7 @@ def read(folder: str | pathlib.Path) -> dict[str, np.ndarray]:
   found = files(folder)
   if found[0].suffix == ".bin":
     return torch_file.state_dict(found[0])
-  tensors: dict[str, np.ndarray] = {}
-  for file in found:
-    try:
-      tensors |= safetensors.numpy.load_file(file)
-    except (safetensors.SafetensorError, OSError) as e:
-      raise UserError(f"{file} is not readable ({e}); fetch it again") from None
-  if (folder / INDEX).exists():
-    for name, file in json.loads((folder / INDEX).read_text())["weight_map"].items():
-      if name not in tensors:
-        raise UserError(f"{folder / file} with {name} is missing, though {INDEX} names it")
-  return tensors
+  source = safetensors.Source(folder, types=None)
+  return {
+    name: source.read(name, (slice(None),) * len(shape)) for name, shape in source.shapes.items()
+  }

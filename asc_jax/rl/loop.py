@@ -240,7 +240,7 @@ class Loop:
 
   def load_checker(self) -> Any:
     """The checker of the reward and of the evaluation; None where neither needs one."""
-    return checkers.from_config(self.config.checker)
+    return checkers.from_config(self.config.checker, self.mesh)
 
   def read_training(self) -> Work:
     """What the run trains on, `config.data`'s; items of `questions` go to `batch`."""

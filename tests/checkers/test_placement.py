@@ -1,0 +1,113 @@
+"""Checkers on several devices and in another type: scores of one device, weights where they belong."""
+
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+from tiny_checkpoints import (
+  PAIRS,
+  decoder_folder,
+  roberta_config,
+  roberta_tokenizer,
+  roughen,
+  save,
+  t5_folder,
+)
+
+from asc_jax import checkers, sharding
+from asc_jax.checkers import placement
+from asc_jax.config import default_config
+from asc_jax.types import UserError
+
+
+def write_judge(folder):
+  model, tokenizer = decoder_folder(folder)
+  with torch.no_grad():
+    model.lm_head.weight.mul_(20)
+  model.save_pretrained(folder)
+  return tokenizer
+
+
+def write_t5(folder):
+  save(t5_folder(folder)[0], folder)
+
+
+def write_nli(folder):
+  roberta_tokenizer().save_pretrained(folder)
+  torch.manual_seed(0)
+  config = roberta_config(num_labels=2, id2label={0: "refuted", 1: "supported"})
+  roughen(transformers.RobertaForSequenceClassification(config), seed=3).save_pretrained(folder)
+
+
+WRITERS = {"judge": write_judge, "minicheck_t5": write_t5, "nli": write_nli}
+
+
+@pytest.fixture(scope="module", params=WRITERS)
+def section(request, tmp_path_factory):
+  """The section `checker` of a config for a tiny instrument."""
+  folder = tmp_path_factory.mktemp(request.param)
+  WRITERS[request.param](folder)
+  section = default_config().checker
+  section.update({"name": request.param, "path": str(folder), "tokens_per_batch": 512})
+  return section
+
+
+def places(checker):
+  """Devices that hold weights, and what share of them the first one holds."""
+  leaves = jax.tree.leaves(checker._state)
+  here = sum(x.addressable_shards[0].data.size for x in leaves)
+  whole = sum(x.size for x in leaves)
+  return {d.id for x in leaves for d in x.sharding.device_set}, here / whole
+
+
+def test_scores_on_the_policys_eight_devices_are_those_of_one(section):
+  pairs = PAIRS[:7]
+  one = checkers.from_config(section)
+  mesh = sharding.make_mesh(2, 2, 2)
+  eight = checkers.from_config(section, mesh)
+  wanted = one.score(*zip(*pairs, strict=True))
+  assert np.ptp(wanted) > 0.1
+  np.testing.assert_allclose(eight.score(*zip(*pairs, strict=True)), wanted, atol=1e-5, rtol=0)
+  assert eight.weights_hash == one.weights_hash
+  devices, share = places(eight)
+  assert devices == set(range(8))
+  # A decoder is split over all devices, whatever the policy's axes (but for its keys' and
+  # values' 12 columns); an encoder is copied.
+  assert share < 0.2 if section.name == "judge" else share == 1
+
+
+def test_own_devices_take_the_place_of_the_policys(section):
+  own = section.copy_and_resolve_references()
+  own.devices = "5, 6"
+  checker = checkers.from_config(own, sharding.make_mesh(2, 1, 1))
+  assert places(checker)[0] == {5, 6}
+  pairs = PAIRS[:3]
+  wanted = checkers.from_config(section).score(*zip(*pairs, strict=True))
+  np.testing.assert_allclose(checker.score(*zip(*pairs, strict=True)), wanted, atol=1e-5, rtol=0)
+
+
+def test_a_decoder_has_its_own_type_and_another_hash(section):
+  low = section.copy_and_resolve_references()
+  low.dtype = "bfloat16"
+  if section.name != "judge":
+    with pytest.raises(UserError, match=rf"{section.name} has no option dtype; drop"):
+      checkers.from_config(low)
+    return
+  checker, exact = checkers.from_config(low), checkers.from_config(section)
+  assert {x.dtype.name for x in jax.tree.leaves(checker._state)} == {"bfloat16"}
+  assert checker.weights_hash != exact.weights_hash  # a cache keeps both
+  pairs = PAIRS[:4]
+  scores = [c.score(*zip(*pairs, strict=True)) for c in (checker, exact)]
+  assert 0 < np.abs(scores[0] - scores[1]).max() < 0.1
+
+
+@pytest.mark.parametrize("devices", ["8", "one", "-1", "1,,2", ""])
+def test_devices_that_are_not_there_are_one_line(devices):
+  with pytest.raises(UserError, match=r"takes numbers from 0 to 7 with commas"):
+    placement.make_mesh(devices, None)
+
+
+def test_a_device_named_twice_is_one_line():
+  with pytest.raises(UserError, match=r"devices=1,1 names a device twice"):
+    placement.make_mesh("1,1", None)
