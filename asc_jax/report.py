@@ -2,12 +2,12 @@
 
   python -m asc_jax.report RUN... [--paper=asc|corver] [--out=DIR]
 
-A RUN is a workdir (its records/ and metrics.jsonl are read) or one records file. The
-answers at step 0 are the base model's; each run's last step is a method. Prints the
-table of every corpus and writes into --out (the first RUN's folder report/):
+A RUN is a workdir of asc_jax.main or asc_jax.evaluate (its records/**/*.jsonl and metrics.jsonl
+are read) or one records file. The answers at step 0 are the base model's; each run's last step
+is a method. Prints the table of every corpus and writes into --out (the first RUN's report/):
 
-  curves, figure_1, figure_2, figure_5, figure_8   .png and .svg
-  table_1, table_2, table_17, table_19             .md, .tex and .csv
+  curves, figure_1, _2, _3, _5, _8     .png and .svg
+  table_1, table_2, table_17, table_19 .md, .tex and .csv
   report.html   all of them on one page
   viewer_*.html the sentences of each run, step by step; viewer_all.html side by side
 
@@ -50,7 +50,8 @@ def main(runs: Sequence[str], out: str | None, judgements: str | None, paper: st
 def asc(runs: Sequence[str], out: str | None, judgements: str | None) -> None:
   # Everything that can be wrong with the input is found before the first file is written.
   loaded = runs_lib.load_all(runs)
-  pairs = runs_lib.read_lines(pathlib.Path(judgements), pairwise.problem) if judgements else []
+  judged = pathlib.Path(judgements or pathlib.Path(runs[0]) / "judgements.jsonl")
+  pairs = runs_lib.read_lines(judged, pairwise.problem) if judgements or judged.exists() else []
   base, settings = runs_lib.split(loaded)
   made = make_tables(base, settings, pairs) if base else []
   folder = folder_of(runs, out)
@@ -58,7 +59,7 @@ def asc(runs: Sequence[str], out: str | None, judgements: str | None) -> None:
   if base:
     for corpus in base.records:
       print(f"{corpus}\n{terminal(corpus, base, settings)}\n")
-    written += write_figures(folder, base, settings, pairs)
+    written += write_figures(folder, base, settings, pairs, loaded)
   write_tables(folder, made)
   pages = write_viewers(folder, loaded)
   page = folder / "report.html"
@@ -127,7 +128,7 @@ def write_curves(folder: pathlib.Path, runs: Sequence[runs_lib.Run]) -> list[pat
   return figures.save(figures.curves(having), folder / "curves")[1:]
 
 
-def write_figures(folder, base, settings, pairs) -> list[pathlib.Path]:
+def write_figures(folder, base, settings, pairs, loaded) -> list[pathlib.Path]:
   """The paper's figures; returns the SVG files."""
   made = {
     "figure_1": paper_figures.figure_1(base, settings),
@@ -136,9 +137,10 @@ def write_figures(folder, base, settings, pairs) -> list[pathlib.Path]:
   known = {column.instrument for column in metrics.PAPER if column.instrument}
   papers = [None] if any(known & row["instruments"].keys() for row in base.all()) else []
   for instrument in (*papers, *stand_ins(base)) if settings else ():
-    made["figure_5" + (f"_{instrument}" if instrument else "")] = paper_figures.figure_5(
-      base, settings, instrument
-    )
+    suffix = f"_{instrument}" if instrument else ""
+    if over_training := paper_figures.figure_3(base, loaded, instrument):
+      made["figure_3" + suffix] = over_training
+    made["figure_5" + suffix] = paper_figures.figure_5(base, settings, instrument)
   if pairs:
     made["figure_8"] = paper_figures.figure_8(base, settings, pairs)
   return [figures.save(figure, folder / name)[1] for name, figure in made.items()]
@@ -160,9 +162,10 @@ def write_viewers(folder: pathlib.Path, runs: Sequence[runs_lib.Run]) -> dict[st
 
 
 CAPTIONS: Mapping[str, str] = {
-  "curves": "Metrics over training.",
+  "curves": "Metrics of the training steps.",
   "figure_1": "Figure 1. Copying is the cheap way to be supported.",
   "figure_2": "Figure 2. Errors in authored and in copied sentences.",
+  "figure_3": "Figures 3, 6 and 7. Evaluated metrics over training.",
   "figure_5": "Figure 5. From base to each method, corpus by corpus.",
   "figure_8": "Figure 8. Reward gain against win rate.",
 }
@@ -194,6 +197,8 @@ if __name__ == "__main__":
     paper=Field("asc", "whose tables and figures", choices=("asc", "corver")),
     out=Field(None, "folder of the report; None: report/ in the first RUN", optional=True),
     judgements=Field(
-      None, "JSON lines of judged pairs (asc_jax/evaluation/pairwise.py)", optional=True
+      None,
+      "JSON lines of asc_jax.tools.judge; None: judgements.jsonl in the first RUN, if it is there",
+      optional=True,
     ),
   )

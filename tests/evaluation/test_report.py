@@ -63,8 +63,8 @@ def made(tmp_path_factory):
     for task in ("win", "padded")
     for i in range(3)
   ]
-  (folder / "pairs.jsonl").write_text("".join(json.dumps(p) + "\n" for p in pairs))
-  done = report(*runs, f"--out={folder / 'out'}", f"--judgements={folder / 'pairs.jsonl'}")
+  (folder / "one/judgements.jsonl").write_text("".join(json.dumps(p) + "\n" for p in pairs))
+  done = report(*runs, f"--out={folder / 'out'}")
   return done, folder
 
 
@@ -86,7 +86,8 @@ def test_every_table_and_figure_is_written(made):
   found = {p.name for p in (folder / "out").iterdir()}
   tables = ["table_1_asqa", "table_1_clapnq", "table_2", "table_19"]
   tables = [t + s for t in tables for s in ("", "_minilm", "_lexical")] + ["table_17"]
-  figures = ["curves", "figure_1", "figure_2", "figure_5_minilm", "figure_5_lexical", "figure_8"]
+  figures = ["curves", "figure_1", "figure_2", "figure_8"]
+  figures += [f"figure_{n}_{name}" for n in (3, 5) for name in ("minilm", "lexical")]
   pages = {"report.html", "viewer_one.html", "viewer_two.html", "viewer_all.html"}
   wanted = {f"{t}.{kind}" for t in tables for kind in ("md", "tex", "csv")}
   assert found == wanted | {f"{f}.{kind}" for f in figures for kind in ("png", "svg")} | pages
