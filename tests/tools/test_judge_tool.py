@@ -1,13 +1,9 @@
 """The judging command with a judge that loves length: rates by hand, resume, what is refused."""
 
 import json
-import pathlib
 import random
-import sys
 
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "evaluation"))
 import synthetic_records as synthetic
 
 from asc_jax.checkers import pair_judge
