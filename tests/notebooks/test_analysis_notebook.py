@@ -7,9 +7,9 @@ import random
 import pytest
 import synthetic_records as synthetic
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 from asc_jax.evaluation import records
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROBE = "import json\njson.dump({k: v.tolist() for k, v in counts.items()}, open(PATH, 'w'))"
 
 
