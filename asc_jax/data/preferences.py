@@ -1,8 +1,9 @@
 """Pairs of answers to one question, one preferred to the other: chosen, written, read.
 
 Two kinds of JSONL, an object a line. A *sample* is a question with its scored answers,
-a *pair* two of them:
+a *pair* two of them; a file of samples begins with the fields that they follow from:
 
+  {"config": {FIELD: value, ...}}
   {"corpus", "id", "question", "answers": [ANSWER, ...]}
   {"corpus", "id", "question", "chosen": ANSWER, "rejected": ANSWER}
 
@@ -17,7 +18,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from asc_jax.data import files
 from asc_jax.types import UserError
@@ -151,24 +152,23 @@ def read(path: str | os.PathLike, copy_tolerance: float | None = None) -> list[P
   return list(pairs.values())
 
 
-def read_samples(path: str | os.PathLike) -> list[Sample]:
-  """Reads a file of samples, none where there is no file.
+def read_samples(path: str | os.PathLike) -> tuple[dict[str, Any], list[Sample]]:
+  """Reads a file of samples: what its first line says they follow from, and they.
 
   Raises:
     UserError: a malformed row: file, line, what was expected.
   """
-  path = pathlib.Path(path)
-  if not path.exists():
-    return []
-  return [
+  head, *rows = files.rows(pathlib.Path(path))
+  samples = [
     Sample(
       row.take("corpus", str),
       row.take("id", str),
       row.take("question", str),
       tuple(map(_scored, row.objects("answers"))),
     )
-    for row in files.rows(path)
+    for row in rows
   ]
+  return head.take("config", dict), samples
 
 
 def _scored(row: files.Row) -> Scored:

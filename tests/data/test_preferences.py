@@ -78,10 +78,9 @@ def test_pairs_come_back_as_written(tmp_path):
 
 def test_samples_come_back_as_encoded(tmp_path):
   path = tmp_path / "samples.jsonl"
-  assert preferences.read_samples(path) == []
   rows = [sample((1.0, 0.5), (0.0, 0.0)), Sample("quickstart", "q2", "How?", ())]
-  path.write_text("".join(map(preferences.encode, rows)))
-  assert preferences.read_samples(path) == rows
+  path.write_text('{"config": {"seed": 3}}\n' + "".join(map(preferences.encode, rows)))
+  assert preferences.read_samples(path) == ({"seed": 3}, rows)
 
 
 def change(row, where, value):
