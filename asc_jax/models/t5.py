@@ -211,7 +211,8 @@ def from_weights(config: T5Config, weights: Mapping[str, np.ndarray]) -> T5:
     if side == "words":
       return tensors("shared.weight")
     if side == "head":
-      tied = "lm_head.weight" not in weights
+      # A config that unties them promises a head; else a file may have one or not.
+      tied = config.scale_decoder_outputs and "lm_head.weight" not in weights
       return tensors("shared.weight" if tied else "lm_head.weight", transpose=True)
     if rest[0] == "norm":
       return tensors(f"{side}.final_layer_norm.weight")
