@@ -72,10 +72,12 @@ def main(config, workdir: str, models: str | None, instruments: str | None) -> N
   from asc_jax.rl import checkpointing, loop
 
   folder = pathlib.Path(workdir)
+  if config.corver.on:
+    raise UserError("config.corver.on: asc_jax.main evaluates such policies, before and after")
   if not config.eval.questions:
     raise UserError("config.eval.questions=0 leaves nothing to evaluate; give at least 1")
   found = find_models(config, folder, models)
-  jobs = [job for model in found for job in find_jobs(model, folder)]
+  jobs = find_jobs(found, folder)
   settings = {"config": relevant(config), "instruments": instruments}
   check_folder(folder, settings, jobs)
   loop.set_compilation_cache(config.train.compilation_cache)
@@ -150,15 +152,33 @@ def _of_run(config, path: pathlib.Path, label: str, step: int | None) -> Model:
   return Model(label, step, saved["method"], of, path)
 
 
-def find_jobs(model: Model, folder: pathlib.Path) -> list[Job]:
-  """The corpora with their prompts for one model, and where its records go."""
+def find_jobs(models: Sequence[Model], folder: pathlib.Path) -> list[Job]:
+  """Every model's questions on every corpus, and where its records go; a model's together."""
+  asked: dict[str, dict[str, list]] = {}
+  jobs = []
+  for model in models:
+    path = model.config.model.path
+    if path not in asked:  # checkpoints of one base model share their prompts
+      asked[path] = read_corpora(model.config)
+    stem = re.sub(r"[^A-Za-z0-9.-]+", "_", model.label)
+    for corpus, questions in asked[path].items():
+      target = folder / "records" / corpus / f"{stem}_{model.step:06d}.jsonl"
+      jobs.append(Job(model, corpus, questions, target))
+  return jobs
+
+
+def read_corpora(config) -> dict[str, list]:
+  """{corpus: questions} of config.eval, with their prompts for config.model.
+
+  Raises:
+    UserError: paths that do not match the corpora, or a corpus that comes twice.
+  """
   from asc_jax.models import checkpoints
   from asc_jax.rl import loop
 
-  config = model.config
   settings, data = config.eval, config.data
-  corpus, path = (settings.corpus, settings.path) if settings.corpus else (data.corpus, data.path)
-  names = split_names(corpus)
+  corpora, path = (settings.corpus, settings.path) if settings.corpus else (data.corpus, data.path)
+  names = split_names(corpora)
   paths = [None] * len(names) if path is None else path.split(",")
   if len(paths) != len(names):
     raise UserError(
@@ -166,21 +186,20 @@ def find_jobs(model: Model, folder: pathlib.Path) -> list[Job]:
       "give one path each, with commas between"
     )
   tokenizer = checkpoints.load_tokenizer(config.model.path)
-  jobs: list[Job] = []
+  found: dict[str, list] = {}
   for name, where in zip(names, paths, strict=True):
     of = copy.deepcopy(config)
-    of.data.corpus = name
+    of.data.corpus = name  # named by errors
     work = loop.read_questions(tokenizer, name, where or None, settings.split, of)
-    questions = work.questions[: settings.questions]
-    corpus = questions[0].example.corpus
-    left_out = "".join(f", {reason}: {n}" for reason, n in work.counts.items() if n)
-    logging.info("%s of %s: %d questions%s", corpus, model.label, len(questions), left_out)
-    stem = re.sub(r"[^A-Za-z0-9.-]+", "_", model.label)
-    target = folder / "records" / corpus / f"{stem}_{model.step:06d}.jsonl"
-    if target in [job.path for job in jobs]:
+    corpus = work.questions[0].example.corpus
+    if corpus in found:
       raise UserError(f"config.eval.corpus gives {corpus} twice; evaluate each corpus once")
-    jobs.append(Job(model, corpus, questions, target))
-  return jobs
+    found[corpus] = work.questions[: settings.questions]
+    left_out = "".join(f"; {reason}: {n}" for reason, n in work.counts.items() if n)
+    logging.info(
+      "%s: %d of %d questions%s", corpus, len(found[corpus]), len(work.questions), left_out
+    )
+  return found
 
 
 def relevant(config) -> dict[str, Any]:
@@ -279,11 +298,13 @@ def make_mesh(config):
 def load_instruments(config, names: Sequence[str], mesh=None) -> list:
   """The reward's instrument and the further ones; a name that counts twice is refused."""
   from asc_jax import checkers
+  from asc_jax.checkers import placement
 
   found = [checkers.from_config(config.checker, mesh)]
+  place = placement.make_mesh(config.checker.devices, mesh)
   for text in names:
     name, _, path = text.partition(":")
-    found.append(checkers.load(name, path or None, mesh=mesh))
+    found.append(checkers.load(name, path or None, mesh=place))
     if found[-1].name in [checker.name for checker in found[:-1]]:
       raise UserError(
         f"--instruments={text}: {found[-1].name} scores already; name each instrument once"

@@ -11,10 +11,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from asc_jax.evaluation import bootstrap, metrics, pairwise
-from asc_jax.evaluation.runs import Setting
+from asc_jax.evaluation.runs import CORPORA, Setting
 from asc_jax.evaluation.tables import Cell, Table, digits, number, rank
-
-CORPORA = ("asqa", "ragtruth", "clapnq", "eli5", "expertqa")
 
 TABLE_1 = {  # R, Copy, Words, Vac, Ref, EM on ASQA
   "base": (87.1, 38.8, 73.5, 21.5, 6.1, 45.5),
@@ -124,7 +122,7 @@ def table_2(base: Setting, settings: Sequence[Setting], instrument: str | None =
   known = measured_by(instrument)
   others = [known[name] for name in ("Supp", "Copy", "Words", "Vac", "Ref", "EM")]
   wanted = [known["Err"], *others]
-  corpora = _in_order(base.records)
+  corpora = list(base.records)
   before = _summaries(base, wanted)
   rows, errors, supports = [], [], []
   for setting in (base, *settings):
@@ -166,11 +164,6 @@ def table_2(base: Setting, settings: Sequence[Setting], instrument: str | None =
       *(["Paper: Qwen3.5-9B, means over its five corpora."] if instrument is None else []),
     ],
   )
-
-
-def _in_order(corpora) -> list[str]:
-  """The paper's corpora in its order, then any others."""
-  return [c for c in CORPORA if c in corpora] + [c for c in corpora if c not in CORPORA]
 
 
 def _star(changes: Mapping[str, bootstrap.Change], column: metrics.Column) -> str:
@@ -233,7 +226,7 @@ def table_19(base: Setting, settings: Sequence[Setting], instrument: str | None 
   wanted = [known["Err"], known["Supp"]]
   ours = _answerable(base)
   rows = []
-  for corpus in _in_order(ours.records):
+  for corpus in ours.records:
     for setting in map(_answerable, settings):
       if corpus not in setting.records:
         continue

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -172,23 +173,29 @@ def figure_8(
       axis.axhline(50, color="#999999", linewidth=1)
       axis.set_xlabel(f"change in {column.name}" + (", points" if column.percent else ""))
       axis.set_ylabel("win rate against base, %")
+      gains = {}
       for setting in settings:
-        before = start.values[column.name]
-        after = _mean(setting, wanted).values[column.name]
-        if before is None or after is None:
-          continue
+        before, after = start.values[column.name], _mean(setting, wanted).values[column.name]
+        if before is not None and after is not None:
+          gains[setting.label] = after - before
+      # Judges stand side by side where they would hide each other.
+      step = 0.015 * (max(gains.values(), default=0) - min(gains.values(), default=0) or 1)
+      for label, gain in gains.items():
+        rates = {}
         for place, judge in enumerate(judges):
-          pairs = [j for j in contests if j["judge"] == judge and j["a"] == setting.label]
-          if pairs:
-            _point(axis, after - before, pairwise.win_rate(pairs), setting.label, place)
+          if pairs := [j for j in contests if j["judge"] == judge and j["a"] == label]:
+            rates[place] = pairwise.win_rate(pairs)
+            _point(axis, gain + step * (place - (len(judges) - 1) / 2), rates[place], place)
+        if rates:
+          middle = float(np.mean([rate.rate for rate in rates.values()]))
+          axis.annotate(label, (gain, middle), (10, 4), textcoords="offset points", size=8)
       axis.margins(0.15)
     _legend(figure, axes[0, 0], judges)
     return figure
 
 
-def _point(axis: Axes, gain: float, rate: pairwise.Rate, label: str, place: int) -> None:
+def _point(axis: Axes, gain: float, rate: pairwise.Rate, place: int) -> None:
   error = None
   if rate.low is not None and rate.high is not None:
     error = [[rate.rate - rate.low], [rate.high - rate.rate]]
   axis.errorbar(gain, rate.rate, error, fmt=MARKERS[place % 7], color=COLOURS[place % 7], capsize=3)
-  axis.annotate(label, (gain, rate.rate), (6, 4), textcoords="offset points", size=8)

@@ -16,6 +16,7 @@ from asc_jax.evaluation import records as records_lib
 from asc_jax.evaluation.records import Record
 from asc_jax.types import UserError
 
+CORPORA = ("asqa", "ragtruth", "clapnq", "eli5", "expertqa")  # the paper's, in its order
 BASE = "base"  # the label of the model that nothing was trained on
 
 
@@ -141,7 +142,7 @@ def read_lines(path: pathlib.Path, problem) -> list:
 
 
 def split(found: Sequence[Run]) -> tuple[Setting | None, list[Setting]]:
-  """The base model's answers and each method's last ones.
+  """The base model's answers, the paper's corpora first, and each method's last ones.
 
   The base model's are those at step 0 of the run called base, else the first at step 0.
   A model that was evaluated as it came (step 0 too) is a method where it is not that one.
@@ -168,7 +169,8 @@ def split(found: Sequence[Run]) -> tuple[Setting | None, list[Setting]]:
         f"{setting.label}: corpus {min(lost)} was not answered both by it and by the base model"
         " (step 0); evaluate both on it"
       )
-  return (Setting("base", base) if base else None), settings
+  order = [c for c in CORPORA if c in base] + [c for c in base if c not in CORPORA]
+  return (Setting(BASE, {c: base[c] for c in order}) if base else None), settings
 
 
 def by_corpus(rows: Sequence[Record], step: int) -> dict[str, list[Record]]:
