@@ -35,7 +35,8 @@ from asc_jax.config import Field
 from asc_jax.types import UserError
 
 BASE = "base"
-IRRELEVANT = ("mesh.", "train.", "optimizer.", "loss.")  # to what is answered and scored
+# To what is answered and scored.
+IRRELEVANT = ("checker.devices", "mesh.", "train.", "optimizer.", "loss.")
 
 
 class Model(NamedTuple):
