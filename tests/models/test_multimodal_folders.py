@@ -7,6 +7,8 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
+import torch
+from transformers import AutoModelForCausalLM
 
 from asc_jax.models import checkpoints
 from asc_jax.types import UserError
@@ -34,7 +36,7 @@ def folders(request, tmp_path_factory):
   tensors |= {name: np.ones(3, np.float32) for name in EXTRA[family]}
   safetensors.numpy.save_file(tensors, outer / "model.safetensors")
   raw = json.loads((text / "config.json").read_text())
-  raw = {"model_type": family, "text_config": raw, "vision_config": {"depth": 2}}
+  raw = {"model_type": family, "text_config": raw | {"pad_token_id": 0}, "vision_config": None}
   raw["tie_word_embeddings"] = raw["text_config"]["tie_word_embeddings"]
   (outer / "config.json").write_text(json.dumps(raw))
   for file in text.glob("tokenizer*"):
@@ -60,3 +62,15 @@ def test_a_tensor_that_no_rule_skips_is_an_error(folders, tmp_path):
   safetensors.numpy.save_file(tensors, tmp_path / "model.safetensors")
   with pytest.raises(UserError, match=rf"memory\.weight is not part of a {family} model"):
     checkpoints.check(tmp_path)
+
+
+def test_written_back_transformers_reads_the_decoder_bit_equal(folders, tmp_path):
+  _, text, outer = folders
+  state, tokenizer = checkpoints.load(outer)
+  raw = checkpoints.check(outer).raw
+  checkpoints.export(state, tmp_path / "out", config_json=raw, tokenizer=tokenizer)
+  theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out").get_decoder().state_dict()
+  wanted = AutoModelForCausalLM.from_pretrained(text).get_decoder().state_dict()
+  assert theirs.keys() == wanted.keys()
+  for name, tensor in wanted.items():
+    assert torch.equal(theirs[name], tensor), name
