@@ -6,10 +6,16 @@ import hf_reference as hf
 import jax
 import jax.numpy as jnp
 import numpy as np
+import peft
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
+from asc_jax import config as config_lib
 from asc_jax.models import checkpoints, decoder, families
+from asc_jax.models.lora import LoraConfig
+from asc_jax.rl import checkpointing
+from asc_jax.tools import export
 
 FAMILIES = list(hf.CONFIGS)
 LENGTHS = np.array([5, 70, 2])  # B = 3 prompts, beyond window and chunk
@@ -164,3 +170,44 @@ def test_gradients_of_embedding_first_and_last_block(pair):
   for name, expected in torch_gradients(model, wanted).items():
     error = np.linalg.norm(wanted[name] - expected) / np.linalg.norm(expected)
     assert error <= TOLERANCE, name
+
+
+def test_the_export_tool_writes_what_transformers_reads_bit_equal(pair, tmp_path):
+  model, state, folder = pair
+  run, out = tmp_path / "run", tmp_path / "out"
+  saved = checkpointing.Checkpoints(run)
+  saved.save(1, {"trainable": state.trainable()}, {"config": {}})
+  saved.wait()
+  config = config_lib.default_config()
+  config.model.path = str(folder)
+  export.main(config, str(run), str(out), adapter=False)
+  theirs = AutoModelForCausalLM.from_pretrained(out).state_dict()
+  assert theirs.keys() == model.state_dict().keys()
+  for name, tensor in model.state_dict().items():
+    assert torch.equal(theirs[name], tensor), name
+
+
+# Projections of DeltaNet, and layers that lack one of those named (Gemma 4's v_proj).
+@pytest.mark.parametrize("family", ["qwen3_5", "gemma4"])
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+def test_peft_reads_the_adapter_of_every_projection(family, tmp_path):
+  base = hf.save(hf.build(family), tmp_path / "base")
+  targets = config_lib.PROJECTIONS + config_lib.DELTA_PROJECTIONS
+  state, tokenizer = checkpoints.load(base, lora=LoraConfig(rank=2, alpha=3.0, targets=targets))
+  keys = iter(jax.random.split(jax.random.key(1), 200))
+  state = state.with_trainable(
+    jax.tree.map(lambda x: 0.2 * jax.random.normal(next(keys), x.shape), state.adapter)
+  )
+  checkpoints.export_adapter(state, tmp_path / "adapter", base=str(base), tokenizer=tokenizer)
+  plain = AutoModelForCausalLM.from_pretrained(base, attn_implementation="eager")
+  theirs = peft.PeftModel.from_pretrained(plain, tmp_path / "adapter").eval()
+  read = {n: p for n, p in theirs.named_parameters() if ".lora_" in n}
+  assert sum(p.numel() for p in read.values()) == sum(
+    x.size for x in jax.tree.leaves(state.adapter)
+  )
+  adapted = {n.split(".lora_")[0].rpartition(".")[2] for n in read}
+  assert adapted == (set(targets) if family == "qwen3_5" else set(config_lib.PROJECTIONS))
+  scores = ours(state)
+  assert worst(reference(theirs), scores) <= TOLERANCE
+  with theirs.disable_adapter():
+    assert worst(reference(theirs), scores) > 0.1
