@@ -174,12 +174,13 @@ def read_corpora(config) -> dict[str, list]:
   Raises:
     UserError: paths that do not match the corpora, or a corpus that comes twice.
   """
+  from asc_jax.data import corpora, splits
   from asc_jax.models import checkpoints
-  from asc_jax.rl import loop
+  from asc_jax.rl import rollouts
 
   settings, data = config.eval, config.data
-  corpora, path = (settings.corpus, settings.path) if settings.corpus else (data.corpus, data.path)
-  names = split_names(corpora)
+  source = settings if settings.corpus else data
+  names, path = split_names(source.corpus), source.path
   paths = [None] * len(names) if path is None else path.split(",")
   if len(paths) != len(names):
     raise UserError(
@@ -191,15 +192,17 @@ def read_corpora(config) -> dict[str, list]:
   for name, where in zip(names, paths, strict=True):
     of = copy.deepcopy(config)
     of.data.corpus = name  # named by errors
-    work = loop.read_questions(tokenizer, name, where or None, settings.split, of)
-    corpus = work.questions[0].example.corpus
+    examples, dropped = corpora.read(name, where or None, passage_words=data.passage_words)
+    chosen = splits.select(examples, settings.split)
+    first = chosen[: settings.questions] if data.overlong == "cut" else chosen  # some drop out
+    questions, counts = rollouts.prepare(tokenizer, first, of)
+    corpus = questions[0].example.corpus
     if corpus in found:
       raise UserError(f"config.eval.corpus gives {corpus} twice; evaluate each corpus once")
-    found[corpus] = work.questions[: settings.questions]
-    left_out = "".join(f"; {reason}: {n}" for reason, n in work.counts.items() if n)
-    logging.info(
-      "%s: %d of %d questions%s", corpus, len(found[corpus]), len(work.questions), left_out
-    )
+    found[corpus] = questions[: settings.questions]
+    reasons = {**dropped, **counts}
+    left_out = "".join(f"; {reason}: {n}" for reason, n in reasons.items() if n)
+    logging.info("%s: %d of %d questions%s", corpus, len(found[corpus]), len(chosen), left_out)
   return found
 
 
