@@ -1,5 +1,6 @@
 """Whole CorVer runs of a tiny model on a tiny corpus: trained, resumed, filtered, refused."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -12,10 +13,16 @@ from asc_jax import config as config_lib
 from asc_jax import main as main_lib
 from asc_jax.corver import learning_zone, reward
 from asc_jax.evaluation import completions, records
-from asc_jax.rl import corver_trainer, logs, methods
+from asc_jax.rl import corver_trainer, logs, methods, update
+from asc_jax.text import answers
 from asc_jax.types import UserError
 
-QUESTIONS = [("Where was Ann born?", ["a", "e"]), ("Who met Bob?", ["i"]), ("What is Ulm?", ["zz"])]
+QUESTIONS = [
+  ("Where was Ann born?", ["a", "e"]),
+  ("Who met Bob?", ["i"]),
+  ("What is Ulm?", ["zz"]),
+  ("And Oslo?", ["zz"]),
+]
 CORPUS = ["Ann was born in Ulm."] * 3 + ["Bob met Ann in Oslo."]
 
 
@@ -92,92 +99,103 @@ def test_too_few_tokens_with_an_advantage_fail_the_run():
   assert not main_lib.shortcomings(means | {"corver/nonzero_tokens": 0.1}, True, config)
 
 
-def test_a_batch_is_rewarded_as_its_texts_are(config):
-  """Returns and advantages of a real rollout, from its texts by a loop in NumPy."""
+def texts_of(run, questions, settings, key):
+  """What a policy answers to each question, one question at a time."""
+  found = []
+  for question in questions:
+    prompt = corver_trainer.rollouts.batch_prompts([question] * 2, (128,))
+    drawn = corver_trainer.sampler.sample(run.model, prompt, key, settings)
+    found.append(
+      [
+        run.tokenizer.decode(row[:length].tolist(), skip_special_tokens=True)
+        for row, length in zip(np.asarray(drawn.tokens[0]), drawn.lengths[0], strict=True)
+      ]
+    )
+  return found
+
+
+@pytest.fixture
+def rollout(config):
+  """(run, batch, what the host saw, texts), where each question's first text is its alias."""
+  config.corver.levels = "0:0,1:1"  # random letters are in no corpus, so no sentence earns
   run = methods.loop_of(config)(config)
   questions = next(run.iterator)
+  texts = texts_of(run, questions, run.sampling, jax.random.fold_in(run.key, 0))
+  questions = [
+    q._replace(example=dataclasses.replace(q.example, aliases=(own[0],)))
+    for q, own in zip(questions, texts, strict=True)
+  ]
   batch, host = run.batch(questions, 0)
+  return run, batch, host, texts
+
+
+def test_a_batch_is_rewarded_as_its_texts_are(config, rollout):
+  """Advantages of a real rollout, from its texts by a loop in NumPy."""
+  _, batch, host, texts = rollout
   advantages, metrics = corver_trainer.token_advantages(batch, reward.objective(config))
-  tokens, lengths = np.asarray(batch.rollout.tokens), np.asarray(batch.rollout.lengths)
-  outcomes = []
-  for b, question in enumerate(questions):
-    returns = []
+  lengths = np.asarray(batch.rollout.lengths)
+  right = np.array(
+    [[answers.normalise(t) == answers.normalise(own[0]) for t in own] for own in texts]
+  )
+  assert right[:, 0].all() and not right.all()
+  for b in range(2):
+    means = np.where(right[b], 2.0, -1.0) - 1.0  # no tags: the whole is the answer, unformatted
+    values = np.clip((means - means.mean()) / (means.std(ddof=1) + 1e-4), -5, 5)
     for g in range(4):
-      ids = tokens[b, g, : lengths[b, g]].tolist()
-      text = run.tokenizer.decode(ids, skip_special_tokens=True)
-      outcomes.append(reward.outcome(text.strip(), question.example.aliases))  # no tags: all answer
-      # Random letters name no two words of the corpus, so no sentence earns anything.
-      whole = {"correct": 2.0, "wrong": -1.0, "refused": -1.0}[outcomes[-1]] - 1.0
-      returns.append(np.full(lengths[b, g], whole))
-    means = np.array([r.mean() for r in returns])
-    for g in range(4):
-      if np.ptp(means):
-        expected = np.clip((returns[g] - means.mean()) / (means.std(ddof=1) + 1e-4), -5, 5)
-      else:
-        expected = np.zeros(lengths[b, g])
-      found = np.asarray(advantages)[b, g, : lengths[b, g]]
-      np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-  assert host.scalars["corver/correct"] == outcomes.count("correct") / 8
-  assert 0 < outcomes.count("correct") < 8, "some right, some wrong were wanted"
+      found = np.asarray(advantages)[b, g]
+      np.testing.assert_allclose(found[: lengths[b, g]], values[g], rtol=1e-4)
+      assert not found[lengths[b, g] :].any()
+  assert host.scalars["corver/correct"] == right.mean()
   assert float(metrics["rollout/tokens"].total) == lengths.sum() == host.tokens
 
 
-def test_an_update_makes_the_better_rewarded_likelier(config):
-  run = methods.loop_of(config)(config)
-  batch, _ = run.batch(next(run.iterator), 0)
+def test_an_update_makes_the_better_rewarded_likelier(config, rollout):
+  run, batch, _, _ = rollout
   advantages, _ = corver_trainer.token_advantages(batch, reward.objective(config))
-  before = np.asarray(batch.rollout.logps)
+
+  def log_probs(model):
+    return update.log_probs(model, batch.prompts, batch.rollout.tokens, run.settings)
+
+  before = np.asarray(log_probs(run.model))
   for _ in range(3):
     run.update(batch)
-  after = corver_trainer.update.log_probs(
-    run.model, batch.prompts, batch.rollout.tokens, run.settings
-  )
-  moved = (np.asarray(after) - before) * np.asarray(batch.token_mask)
+  moved = (np.asarray(log_probs(run.model)) - before) * np.asarray(batch.token_mask)
   assert (moved * np.asarray(advantages)).sum() > 0.1
-  np.testing.assert_allclose(
-    corver_trainer.update.log_probs(
-      run.reference, batch.prompts, batch.rollout.tokens, run.settings
-    ),
-    batch.ref_logps,
-  )
+  np.testing.assert_array_equal(log_probs(run.reference), batch.ref_logps)
 
 
 def test_the_learning_zone_is_measured_once_and_filters(config, tmp_path, monkeypatch):
-  path = tmp_path / "rates.jsonl"
-  config.corver.update({"pass_rates": str(path), "zone_samples": 6, "zone_high": 5})
-  run = methods.loop_of(config)(config)
-  settings, passed = learning_zone.read(path)
-  assert settings["samples" if "samples" in settings else "zone_samples"] == 6
-  assert len(passed) == 3 and passed[run.train_work.questions[0].example.id]
-  kept = {q.example.id for q in run.train_work.questions}
-  assert kept == {k for k, v in passed.items() if 1 <= v <= 5}
-  assert run.train_work.counts["outside the learning zone"] == 3 - len(kept) > 0
-  assert {q.example.id for _ in range(4) for q in next(run.iterator)} == kept
-  # Independent: the same draws, one question at a time, judged by a substring.
-  question = run.train_work.questions[0]
-  prompt = corver_trainer.rollouts.batch_prompts([question], (128,))
-  drawn = corver_trainer.sampler.sample(
-    run.reference,
-    prompt,
-    jax.random.key(0),
-    run.sampling._replace(group_size=6, temperature=0.7, top_p=0.95),
-  )
-  texts = [
-    run.tokenizer.decode(row[:length].tolist(), skip_special_tokens=True)
-    for row, length in zip(np.asarray(drawn.tokens[0]), drawn.lengths[0], strict=True)
-  ]
-  right = [reward.outcome(t.strip(), question.example.aliases) == "correct" for t in texts]
-  assert sum(right) == passed[question.example.id]
+  """Two questions are right sometimes, one always, one never: their aliases were drawn before."""
+  section = config.corver
+  section.update({"zone_samples": 4, "zone_high": 3, "zone_top_p": 0.9})
+  config.eval.questions = 0
+  first = methods.loop_of(config)(config)
+  settings = first.sampling._replace(temperature=0.7, top_p=0.9)
+  texts = texts_of(first, first.train_work.questions, settings, jax.random.key(0))
+  aliases = [texts[0][:1], texts[1][:1], texts[2], ["zz"]]
+  asked = [q.example.question for q in first.train_work.questions]
+  rows = [{"question": q, "answer": own} for q, own in zip(asked, aliases, strict=True)]
+  pathlib.Path(config.data.path).write_text("\n".join(map(json.dumps, rows)))
+  once = [own.count(own[0]) for own in texts[:2]]
+  assert max(once) < 4, "answers that differ were wanted"
 
-  def refuse(*args):
+  section.pass_rates = str(tmp_path / "rates.jsonl")
+  run = methods.loop_of(config)(config)
+  _, passed = learning_zone.read(section.pass_rates)
+  ids = [q.example.id for q in first.train_work.questions]
+  assert passed == dict(zip(ids, (*once, 4, 0), strict=True))
+  assert [q.example.id for q in run.train_work.questions] == ids[:2]
+  assert run.train_work.counts["outside the learning zone"] == 2
+  assert {q.example.id for q in next(run.iterator)} == set(ids[:2])
+
+  def refuse(*args, **kwargs):
     raise AssertionError("sampled again")
 
   monkeypatch.setattr(corver_trainer.CorverTrainer, "_judge", refuse)
+  section.anchors = 1
   again = methods.loop_of(config)(config)
-  assert [q.example.id for q in again.train_work.questions] == [
-    q.example.id for q in run.train_work.questions
-  ]
-  config.corver.zone_temperature = 1.0
+  assert [q.example.id for q in again.train_work.questions] == ids[:3]
+  section.zone_temperature = 1.0
   monkeypatch.setattr(corver_trainer.checkpoints, "load", refuse)
   with pytest.raises(UserError, match="made with another zone_temperature"):
     methods.loop_of(config)(config)
@@ -231,4 +249,9 @@ def test_fspo_trains_on_questions_with_passages(config, tmp_path):
   verdicts = np.asarray(batch.rewards.local)
   assert set(np.unique(verdicts)) <= {-1.0, 0.0, 1.0} and (verdicts != 0).any()
   assert host.scalars["corver/looked_up"] == 0
-  assert float(run.update(batch)["optimizer/skipped"].total) == 0
+  values, _ = corver_trainer.token_advantages(batch, reward.objective(config))
+  plain, _ = corver_trainer.token_advantages(
+    batch._replace(rewards=batch.rewards._replace(local=np.zeros_like(verdicts))),
+    reward.objective(config),
+  )
+  np.testing.assert_array_equal(np.abs(values), np.abs(plain))  # only signs are turned
