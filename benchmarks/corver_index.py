@@ -7,7 +7,7 @@ from its own sentences as the reward would, and prints
   * queries a second with the cache off and the index warm, by the clock and by the
     processor time used (the same on an idle machine);
   * how often infini-gram's own count differs, and by how much at most;
-  * milliseconds a sentence of look-up alone, of rules and look-up, and of triplets that
+  * milliseconds of processor time a sentence of look-up alone, of rules and look-up, and of triplets that
     `--model` writes and look-up, each against `--model` as a checker that reads the
     sentence with its own document: the same sentences, after compilation.
 `--sentences=0` leaves the models out.
@@ -71,7 +71,7 @@ def compare_counts(folder: str, opened: index.Index, queries: list[tuple[str, ..
 
 
 def cost_of_models(path: str, drawn: Drawn, opened: index.Index) -> tuple[float, float]:
-  """Milliseconds a sentence of generated triplets with their look-up, and of the checker."""
+  """Processor milliseconds a sentence of generated triplets with their look-up, and of the checker."""
   from asc_jax import checkers
   from asc_jax import config as config_lib
   from asc_jax.rl import extractor
@@ -86,7 +86,7 @@ def cost_of_models(path: str, drawn: Drawn, opened: index.Index) -> tuple[float,
   costs = []
   for call in (lambda: generated(asked), lambda: judge.score(documents, asked)):
     call()  # compiles
-    costs.append(timed(call, len(asked))[0])
+    costs.append(timed(call, len(asked))[1])
   found = sum(map(bool, triplets.generated(generate)(asked)))
   print(f"{path} wrote a triplet for {found} of {len(asked)} sentences")
   return costs[0], costs[1]
@@ -111,8 +111,8 @@ def main(corpus: str, queries: int, sentences: int, model: str) -> None:
     levels = verify.parse_levels("four_level")
     ruled = verify.CorpusVerifier(opened.counts, triplets.by_rules, levels)
     costs = {
-      "look-up alone": lookup,
-      "rules and look-up": timed(lambda: ruled(asked), len(asked))[0],
+      "look-up alone": used,
+      "rules and look-up": timed(lambda: ruled(asked), len(asked))[1],
     }
     checker = None
     if sentences:
