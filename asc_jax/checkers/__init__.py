@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -34,6 +34,15 @@ INSTRUMENTS = {
 OPTIONS = ("prompt", "label", "head", "dtype", "tokens_per_batch")
 
 
+def _loader(name: str) -> Callable[..., Checker]:
+  if name not in INSTRUMENTS:
+    raise UserError(
+      f"checker {name!r} is none of {', '.join(INSTRUMENTS)}{nearest(name, INSTRUMENTS)}"
+    )
+  module, function = INSTRUMENTS[name]
+  return getattr(importlib.import_module(module), function)
+
+
 def load(
   name: str, path: str | None = None, *, mesh: jax.sharding.Mesh | None = None, **options: Any
 ) -> Checker:
@@ -48,12 +57,7 @@ def load(
   Raises:
     UserError: naming an unknown instrument, a missing checkpoint or package.
   """
-  if name not in INSTRUMENTS:
-    raise UserError(
-      f"checker {name!r} is none of {', '.join(INSTRUMENTS)}{nearest(name, INSTRUMENTS)}"
-    )
-  module, function = INSTRUMENTS[name]
-  loader = getattr(importlib.import_module(module), function)
+  loader = _loader(name)
   known = inspect.signature(loader).parameters
   for option in options:
     if option not in known:
@@ -66,11 +70,18 @@ def load(
 def from_config(section: Mapping[str, Any], mesh: jax.sharding.Mesh | None = None) -> Checker:
   """Loads the instrument that a config's section `checker` describes.
 
-  It computes on its own devices, or else on those of `mesh`, the policy's. Its options are those fields that are set; the threshold becomes the instrument's, and
-  with `cache` its scores are looked up on disk first.
+  It computes on its own devices, or else on those of `mesh`, the policy's. Its options are
+  those fields that are set; the threshold becomes the instrument's, and with `cache` its
+  scores are looked up on disk first.
+
+  Raises:
+    UserError: as `load`, and naming an option or device that does not suit it.
   """
   options = {name: section[name] for name in OPTIONS if section[name] is not None}
-  mesh = placement.make_mesh(section["devices"], mesh)
-  checker = load(section["name"], section["path"], mesh=mesh, **options)
+  name, devices = section["name"], section["devices"]
+  if devices is not None and "mesh" not in inspect.signature(_loader(name)).parameters:
+    raise UserError(f"checker {name} has no devices of its own; drop config.checker.devices")
+  mesh = placement.make_mesh(devices, mesh)
+  checker = load(name, section["path"], mesh=mesh, **options)
   checker.threshold = section["threshold"]
   return checker if section["cache"] is None else Cached(checker, section["cache"])

@@ -92,7 +92,9 @@ def study(cells: Cells, resamples: int) -> Iterator[tuple[str, Shares]]:
 
 
 def _shares(sentences: float, points: np.ndarray, drawn: np.ndarray | None) -> Shares:
-  bounds = [(None, None)] * 3 if drawn is None else [bootstrap.interval(c) for c in drawn.T]
+  bounds: list[tuple[float | None, float | None]] = [(None, None)] * 3
+  if drawn is not None:
+    bounds = [bootstrap.interval(column) for column in drawn.T]
   return Shares(int(sentences), points, bounds)
 
 

@@ -117,3 +117,10 @@ def test_devices_that_are_not_there_are_one_line(devices):
 def test_a_device_named_twice_is_one_line():
   with pytest.raises(UserError, match=r"devices=1,1 names a device twice"):
     placement.make_mesh("1,1", None)
+
+
+def test_an_instrument_without_a_model_to_place_says_so():
+  section = default_config().checker
+  section.update({"name": "lexical", "devices": "0"})
+  with pytest.raises(UserError, match=r"lexical has no devices of its own; drop config\.checker"):
+    checkers.from_config(section)
