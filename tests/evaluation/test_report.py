@@ -96,7 +96,7 @@ def test_every_table_and_figure_is_written(made):
 def test_the_page_holds_everything_and_links_only_to_its_neighbours(made):
   _, folder = made
   html = (folder / "out/report.html").read_text()
-  assert html.count("<table>") == 13 and html.count("data:image/svg+xml") == 6
+  assert html.count("<table>") == 13 and html.count("data:image/svg+xml") == 8
   assert "http://" not in html and "https://" not in html
   if chromium.find() is None or not AXE.exists():
     pytest.skip("needs Chromium and axe-core")
