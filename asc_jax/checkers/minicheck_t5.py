@@ -82,7 +82,8 @@ def load(
   config = t5.T5Config.from_dict(raw)
   if config.vocab_size <= SUPPORTED:
     raise UserError(f"{folder} has {config.vocab_size} ids; MiniCheck answers with id {SUPPORTED}")
+  files = weights.files(folder)
   tokenizer = checkpoints.load_tokenizer(folder)
   model = t5.from_weights(config, weights.read(folder))
-  digest = base.file_hash(*weights.files(folder))
+  digest = base.file_hash(*files)
   return MiniCheckT5(model, tokenizer, digest, tokens_per_batch, mesh)
