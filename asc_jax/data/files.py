@@ -125,7 +125,8 @@ def rows(path: pathlib.Path) -> list[Row]:
   if start != "{":
     raise UserError(f"{path}:1: expected a JSON array or JSON objects, one a line")
   try:
-    return [Row(str(path), json.loads(text))]
+    lines = "" if "\n" in text.strip() else ":1"
+    return [Row(f"{path}{lines}", json.loads(text))]
   except json.JSONDecodeError:
     pass
   found = []

