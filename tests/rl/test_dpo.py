@@ -56,15 +56,17 @@ def test_the_loss_is_torchs_on_prompts_that_are_not_shared(pairs, policy):
 
 def test_micro_batches_and_padding_change_nothing(pairs, policy):
   batch, settings = pairs
-  whole = dpo.gradients(policy, batch, settings, BETA)
-  parts = dpo.gradients(policy, batch, settings._replace(micro_batches=4), BETA)
+  gradients = jax.jit(dpo.gradients, static_argnames=("settings", "beta"))
+  whole = gradients(policy, batch, settings=settings, beta=BETA)
+  parts = gradients(policy, batch, settings=settings._replace(micro_batches=4), beta=BETA)
   np.testing.assert_allclose(parts[0], whole[0], rtol=1e-5)
   assert relative(parts[1], whole[1]) < 1e-5
   junk = batch._replace(
     tokens=np.where(batch.mask, batch.tokens, 60),
     ref_logps=np.where(batch.mask, batch.ref_logps, np.nan),
   )
-  np.testing.assert_allclose(dpo.gradients(policy, junk, settings, BETA)[0], whole[0], rtol=1e-6)
+  again = gradients(policy, junk, settings=settings, beta=BETA)
+  np.testing.assert_allclose(again[0], whole[0], rtol=1e-6)
 
 
 def pair(id_, chosen, rejected, corpus="c"):
