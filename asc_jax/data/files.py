@@ -85,10 +85,13 @@ def find(path: str | pathlib.Path | None, *patterns: str, exclude: str = "") -> 
     UserError: if there is no such path, or no such file in the folder.
   """
   if not path:
-    raise UserError("this corpus is not packaged: set config.data.path to its file or folder")
+    raise UserError(
+      "this corpus is not packaged: set config.data.path (config.eval.path for "
+      "config.eval.corpus) to its file or folder"
+    )
   path = pathlib.Path(path)
   if not path.exists():
-    raise UserError(f"{path} does not exist; config.data.path names the corpus's file or folder")
+    raise UserError(f"{path} does not exist; give the corpus's file or folder")
   if not path.is_dir():
     return [path]
   found = sorted({p for pattern in patterns for p in path.glob(pattern)})
@@ -106,6 +109,8 @@ def text_of(path: pathlib.Path) -> str:
     raise UserError(
       f"{path}: expected UTF-8 text, found byte {e.object[e.start]:#04x} at offset {e.start}"
     ) from None
+  except OSError as e:
+    raise UserError(f"{path} cannot be read ({e.strerror}); give a readable file") from None
 
 
 def rows(path: pathlib.Path) -> list[Row]:
@@ -126,8 +131,8 @@ def rows(path: pathlib.Path) -> list[Row]:
     raise UserError(f"{path}:1: expected a JSON array or JSON objects, one a line")
   try:
     lines = "" if "\n" in text.strip() else ":1"
-    return [Row(f"{path}{lines}", json.loads(text))]
-  except json.JSONDecodeError:
+    return [Row(f"{path}{lines}", _load(text))]
+  except ValueError:
     pass
   found = []
   # Only "\n" ends a JSON line: str.splitlines would also cut at U+2028 and its like.
@@ -139,13 +144,29 @@ def rows(path: pathlib.Path) -> list[Row]:
 
 
 def _parse(text: str, path: pathlib.Path, line: int | None = None) -> Any:
+  expected = "one JSON object a line" if line else "a JSON array"
   try:
-    return json.loads(text)
+    return _load(text)
   except json.JSONDecodeError as e:
-    expected = "one JSON object a line" if line else "a JSON array"
     raise UserError(
       f"{path}:{line or e.lineno}: expected {expected}, found bad JSON at column {e.colno} ({e.msg})"
     ) from None
+  except ValueError as e:
+    raise UserError(f"{path}:{line or 1}: expected {expected}, found {e}") from None
+
+
+def _load(text: str) -> Any:
+  """json.loads; a ValueError too where Python cannot hold or no tokenizer can read the value."""
+  try:
+    value = json.loads(text)
+    if "\\ud" in text or "\\uD" in text:
+      json.dumps(value, ensure_ascii=False).encode()
+  except RecursionError:
+    raise ValueError("brackets nested too deep") from None
+  except UnicodeEncodeError as e:
+    half = e.object[e.start]
+    raise ValueError(f"half a surrogate pair, \\u{ord(half):04x}") from None
+  return value
 
 
 def _object(item: Any, where: str) -> dict[str, Any]:

@@ -81,11 +81,18 @@ def build(
     The data set's folder, and how many questions each part has.
 
   Raises:
-    UserError: if it is there already: TFDS would silently keep the old rows.
+    UserError: if it is there already: TFDS would silently keep the old rows; or if nothing
+      can be written there.
   """
   target = pathlib.Path(out) / corpus / str(_Builder.VERSION)
   if target.exists():
     raise UserError(f"{target} exists already; remove it, or give another --out")
+  try:
+    pathlib.Path(out).mkdir(parents=True, exist_ok=True)
+  except OSError as error:
+    raise UserError(
+      f"--out={out} cannot be written ({error.strerror}); choose another folder"
+    ) from None
   tfds.disable_progress_bar()
   builder = _Builder(corpus, examples, pathlib.Path(out))
   builder.download_and_prepare()

@@ -65,11 +65,26 @@ def test_empty_file_has_no_rows(tmp_path, text):
     ('[{"q": 1},\n {"q" 2}]', r"a\.jsonl:2: expected a JSON array, found bad JSON at column 7"),
     ('[{"q": 1}, "x"]', r"a\.jsonl, row 1: expected an object, found a string"),
     ("question\tanswer\n", r"a\.jsonl:1: expected a JSON array or JSON objects"),
+    ('{"q": 1}\n{"q": "a \\ud800"}\n', r"a\.jsonl:2: .* found half a surrogate pair, .ud800"),
+    ('{"q": 1}\n{"q": %s}\n' % ("9" * 5000), r"a\.jsonl:2: .* found .* limit .* integer"),
+    ('{"q": 1}\n' + '{"q":' * 100_000, r"a\.jsonl:2: .* found brackets nested too deep"),
+    ("[" * 100_000, r"a\.jsonl:1: expected a JSON array, found brackets nested too deep"),
   ],
 )
 def test_malformed_json_names_file_line_and_expectation(tmp_path, text, message):
   with pytest.raises(UserError, match=message):
     files.rows(_write(tmp_path, "a.jsonl", text))
+
+
+def test_a_whole_surrogate_pair_is_one_character(tmp_path):
+  text = r'{"q": "a \ud83d\ude00"}'
+  assert files.rows(_write(tmp_path, "a.jsonl", text))[0].value == {"q": "a \U0001f600"}
+
+
+def test_a_folder_named_like_a_file_is_no_traceback(tmp_path):
+  (tmp_path / "a.jsonl").mkdir()
+  with pytest.raises(UserError, match=r"a\.jsonl cannot be read \(Is a directory\)"):
+    [files.rows(path) for path in files.find(tmp_path, "*.jsonl")]
 
 
 def test_other_encodings_are_refused(tmp_path):

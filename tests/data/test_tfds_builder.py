@@ -57,6 +57,12 @@ def test_built_is_a_corpus_like_any_other(tmp_path):
   assert not dropped
 
 
+def test_a_file_in_the_way_is_named(tmp_path):
+  (tmp_path / "out").write_text("")
+  with pytest.raises(UserError, match=r"--out=.*out cannot be written \(File exists\)"):
+    tfds_builder.build("toy", _examples(), tmp_path / "out")
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_old_rows_are_not_silently_kept(tmp_path):
   tfds_builder.build("toy", _examples(), tmp_path)
