@@ -47,9 +47,10 @@ def test_the_constraints_hold_every_requirement_and_no_place_of_this_machine():
   assert not {canonical(r) for r in wanted} - pinned
 
 
-def test_the_readme_has_every_method_and_only_real_fields():
+def test_the_readme_names_only_real_methods_and_fields():
+  """The whole list is docs/methods.md, which has its own test."""
   text = (ROOT / "README.md").read_text()
   presets = re.findall(r"^\| [^|]+ \| `(\w+)` \|", text, re.M)
-  assert presets == list(config.METHODS)
+  assert len(presets) > 8 and set(presets) <= set(config.METHODS)
   for name in re.findall(r"--config\.([a-z_]+\.[a-z_.]+)", text):
     assert name in config.FIELDS, name

@@ -14,6 +14,8 @@ from asc_jax.text import copying, sentences
 from asc_jax.tools import make_pairs
 from asc_jax.types import UserError
 
+FROM_CONFIG = checkers.from_config
+
 
 class Lengths(Checker):
   """Half of all sentences are supported; one in seven cannot be scored."""
@@ -39,7 +41,7 @@ def settings(model):
 
 @pytest.fixture
 def config(model, monkeypatch):
-  monkeypatch.setattr(checkers, "from_config", lambda config: Lengths())
+  monkeypatch.setattr(checkers, "from_config", lambda config, mesh: Lengths())
   return settings(model)
 
 
@@ -48,7 +50,7 @@ def made(model, tmp_path_factory):
   """(samples' bytes, pairs' bytes) of a run left alone."""
   folder = tmp_path_factory.mktemp("made")
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(checkers, "from_config", lambda config: Lengths())
+    patch.setattr(checkers, "from_config", lambda config, mesh: Lengths())
     make_pairs.main(settings(model), str(folder / "pairs"), None)
   return (folder / "pairs.samples").read_bytes(), (folder / "pairs").read_bytes()
 
@@ -106,10 +108,21 @@ def test_bad_input_is_named_before_weights_load(config, made, tmp_path, monkeypa
     make_pairs.main(config, out, None)
   config.checker.score_copied = True
   assert not list(tmp_path.iterdir())
+  config.data.batch_size, config.mesh.data = 3, 2
+  with pytest.raises(UserError, match="batch_size=3 does not divide"):
+    make_pairs.main(config, out, None)
+  config.mesh.data = 1
+  monkeypatch.setattr(checkers, "from_config", FROM_CONFIG)
+  usual = config.checker.name
+  config.checker.update({"name": "nli", "path": str(tmp_path / "nowhere")})
+  with pytest.raises(UserError, match="nowhere holds no config.json"):
+    make_pairs.main(config, out, None)
+  assert not list(tmp_path.iterdir())  # else the command with the right path would be refused
+  config.checker.update({"name": usual, "path": None})
   kept.write_bytes(made[0])
   config.rollout.temperature = 0.5
   with pytest.raises(UserError, match=r"another config \(rollout.temperature: 1.0 -> 0.5\)"):
     make_pairs.main(config, out, None)
   kept.write_text(json.dumps({"corpus": "quickstart"}) + "\n")
-  with pytest.raises(UserError, match="pairs.samples: expected an object as 'config'"):
+  with pytest.raises(UserError, match="pairs.samples:1: expected an object as 'config'"):
     make_pairs.main(config, out, None)
