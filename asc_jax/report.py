@@ -22,6 +22,7 @@ from __future__ import annotations
 import base64
 import pathlib
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 
 from asc_jax import cli
@@ -38,6 +39,7 @@ from asc_jax.evaluation import (
   viewer,
 )
 from asc_jax.evaluation import runs as runs_lib
+from asc_jax.types import UserError
 
 
 def main(runs: Sequence[str], out: str | None, judgements: str | None, paper: str = "asc") -> None:
@@ -88,17 +90,22 @@ def corver(runs: Sequence[str], out: str | None) -> None:
 
 
 def folder_of(runs: Sequence[str], out: str | None) -> pathlib.Path:
-  """Where the report goes, made."""
+  """Where the report goes, made; a UserError where nothing can be written there."""
   first = pathlib.Path(runs[0])
   folder = pathlib.Path(out) if out else (first if first.is_dir() else first.parent) / "report"
-  folder.mkdir(parents=True, exist_ok=True)
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()
+  except OSError as error:
+    raise UserError(f"{folder} cannot be written ({error.strerror}); give --out=DIR") from None
   return folder
 
 
 def write_tables(folder: pathlib.Path, made: Sequence[tables.Table]) -> None:
   for table in made:
+    stem = re.sub(r"[^A-Za-z0-9.,-]+", "_", table.name)  # a corpus may be called anything
     for kind, write in tables.FORMATS.items():
-      (folder / f"{table.name}.{kind}").write_text(write(table), encoding="utf-8")
+      (folder / f"{stem}.{kind}").write_text(write(table), encoding="utf-8")
 
 
 def terminal(corpus: str, base: runs_lib.Setting, settings: Sequence[runs_lib.Setting]) -> str:

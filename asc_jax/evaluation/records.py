@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import os
 import pathlib
+import sys
 import types
 import typing
 from collections.abc import Iterable
@@ -135,7 +135,7 @@ def schema_problem(value: Any, hint: Any, where: str = "") -> str | None:
     problems = (schema_problem(item, args[-1], f"{where}[{key}]") for key, item in items)
     return next(filter(None, problems), None)
   if hint is float:
-    fits = type(value) in (int, float) and math.isfinite(value)
+    fits = type(value) in (int, float) and abs(value) <= sys.float_info.max  # no NaN either
   else:
     fits = type(value) is hint  # True is no int
   if not fits:
@@ -203,6 +203,8 @@ def _parse(line: str, where: str, schema: Any) -> Any:
     raise UserError(
       f"{where}: not a JSON object ({error.msg}, column {error.colno}); a line is one answer's record"
     ) from None
+  except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 10,000 brackets
+    raise UserError(f"{where}: not readable ({error}); a line is one answer's record") from None
   if problem := check(record, schema):
     raise UserError(
       f"{where}: {problem}; the fields are those of {schema.__name__} in "

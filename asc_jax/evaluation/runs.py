@@ -100,6 +100,8 @@ def load(path: pathlib.Path, name: str) -> list[Run]:
   else:
     files = [path]
   rows = [row for file in files for row in records_lib.read(file)]
+  if not rows and not curves:
+    raise UserError(f"{path} holds no answer and no metrics; let the run answer first")
   by_run: dict[str, list[Record]] = {}
   for row in rows:
     by_run.setdefault(row["run"], []).append(row)
@@ -114,7 +116,11 @@ def load(path: pathlib.Path, name: str) -> list[Run]:
 
 
 def _metrics_problem(row: Any) -> str | None:
-  if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+  if (
+    not isinstance(row, dict)
+    or not isinstance(row.get("step"), int)
+    or {type(value) for value in row.values()} - {int, float}
+  ):
     return 'a line is {"step": number, "name": number, ...}'
   return None
 
@@ -133,8 +139,8 @@ def read_lines(path: pathlib.Path, problem) -> list:
   for number, line in enumerate(lines[:-1], 1):
     try:
       row = json.loads(line)
-    except json.JSONDecodeError as error:
-      raise UserError(f"{path}:{number}: not a JSON object ({error.msg})") from None
+    except (ValueError, RecursionError) as error:
+      raise UserError(f"{path}:{number}: not a JSON object ({error})") from None
     if text := problem(row):
       raise UserError(f"{path}:{number}: {text}")
     rows.append(row)

@@ -80,6 +80,9 @@ MALFORMED = {
   "matches[0] lies outside its passage": changed(["matches", 0, "passage_end"], 999),
   "the line takes an object, not [1]": "[1]",
   "not a JSON object": '{"run": ',
+  "copy takes a float, not 1000": changed(["copy"], 10**400),
+  "integer string conversion": '{"run": %s}' % ("9" * 5000),
+  "maximum recursion depth": "[" * 100_000,
 }
 
 

@@ -12,7 +12,7 @@ import synthetic_records as synthetic
 from test_viewer import AXE
 
 from asc_jax import report as command
-from asc_jax.evaluation import metrics, records
+from asc_jax.evaluation import metrics, records, tables
 from asc_jax.types import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -147,6 +147,11 @@ def test_the_command_answers_bad_input_in_one_line(tmp_path):
   assert list(tmp_path.iterdir()) == []
 
 
+def test_a_corpus_of_any_name_stays_in_the_folder(tmp_path):
+  command.write_tables(tmp_path, [tables.Table("table_1_../../x", "t", ["a"], [])])
+  assert {p.stem for p in tmp_path.iterdir()} == {"table_1_.._.._x"}
+
+
 def refused(message, *runs, judgements=None):
   with pytest.raises(UserError, match=message):
     command.main(list(map(str, runs)), None, judgements and str(judgements))
@@ -157,6 +162,10 @@ def test_bad_files_are_named(tmp_path):
   refused("given twice", tmp_path, tmp_path)
   (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"steps": 2}\n')
   refused(r"metrics\.jsonl:2: a line is", tmp_path)
+  (tmp_path / "metrics.jsonl").write_text('{"step": 1, "reward/R": null}\n')
+  refused(r"metrics\.jsonl:1: a line is", tmp_path)
+  (tmp_path / "none.jsonl").write_text("")
+  refused(r"none\.jsonl holds no answer", tmp_path / "none.jsonl")
   rows = synthetic.realistic(random.Random(0), 2)
   records.append(tmp_path / "r.jsonl", rows)
   (tmp_path / "j.jsonl").write_text('{"judge": "x"}\n')
@@ -166,4 +175,6 @@ def test_bad_files_are_named(tmp_path):
   other = synthetic.realistic(random.Random(0), 2, corpus="eli5", step=4)
   records.append(tmp_path / "other.jsonl", other)
   refused("corpus clapnq was not answered both", tmp_path / "r.jsonl", tmp_path / "other.jsonl")
+  with pytest.raises(UserError, match=r"r\.jsonl cannot be written \(File exists\); give --out"):
+    command.main([str(tmp_path / "r.jsonl")], str(tmp_path / "r.jsonl"), None)
   assert {p.suffix for p in tmp_path.iterdir()} == {".jsonl"}  # nothing was written
