@@ -111,13 +111,13 @@ def find_models(config, folder: pathlib.Path, text: str | None) -> list[Model]:
   if not names:
     names = [BASE] if checkpointing.latest_step(folder) is None else [BASE, str(folder)]
   parts = [re.fullmatch(r"(.+?)(?:@(\d+))?", name) for name in names]
-  paths = [match[1] for match in parts if match and match[1] != BASE]
+  paths = [match[1] for match in parts if match and match[0] != BASE]
   labels = dict(zip(dict.fromkeys(paths), runs.names(list(dict.fromkeys(paths))), strict=True))
   found = []
   for match in parts:
     assert match is not None  # a name is not empty
     path, step = pathlib.Path(match[1]), int(match[2]) if match[2] else None
-    if match[1] == BASE:
+    if match[0] == BASE:
       model = Model(BASE, 0, BASE, config, None)
     elif (path / "checkpoints").is_dir():
       model = _of_run(config, path, labels[match[1]], step)
@@ -219,8 +219,11 @@ def check_folder(folder: pathlib.Path, settings: Mapping[str, Any], jobs: Sequen
 
   path = folder / "evaluation.json"
   if path.exists():
-    saved = json.loads(path.read_text(encoding="utf-8"))
-    old, new = ({**s["config"], "--instruments": s["instruments"]} for s in (saved, settings))
+    try:
+      saved = json.loads(path.read_text(encoding="utf-8"))
+      old, new = ({**s["config"], "--instruments": s["instruments"]} for s in (saved, settings))
+    except (ValueError, LookupError, TypeError) as error:
+      raise UserError(f"{path} is damaged ({error}); choose another --workdir") from None
     if changes := checkpointing.config_diff(old, new, harmless=()):
       raise UserError(
         f"--workdir={folder} holds an evaluation of another config ({'; '.join(changes)}); choose "

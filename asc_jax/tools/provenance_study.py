@@ -39,6 +39,8 @@ def main(
   """Samples where no records are given, and prints the table."""
   if (workdir is None) == (records is None):
     raise UserError("give --workdir=DIR to sample answers there, or --records=PATHS to read them")
+  if records is not None and not evaluate.split_names(records):
+    raise UserError(f"--records={records} names none; give workdirs or records files, with commas")
   if workdir is not None:
     evaluate.main(config, workdir, models or evaluate.BASE, instruments)
     print()
@@ -105,5 +107,5 @@ if __name__ == "__main__":
     records=Field(None, "workdirs or records files to read, with commas", optional=True),
     models=Field(None, "who answers, as of asc_jax.evaluate; None: base", optional=True),
     instruments=Field(None, "who scores besides config.checker: NAME or NAME:PATH", optional=True),
-    resamples=Field(2000, "bootstrap resamples", int, low=1),
+    resamples=Field(2000, "bootstrap resamples", int, low=1, high=1_000_000),
   )

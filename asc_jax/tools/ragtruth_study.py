@@ -140,5 +140,5 @@ if __name__ == "__main__":
       high=1,
     ),
     quality=Field("all", "responses that count", choices=("all", "good")),
-    resamples=Field(2000, "bootstrap resamples", int, low=1),
+    resamples=Field(2000, "bootstrap resamples", int, low=1, high=1_000_000),
   )

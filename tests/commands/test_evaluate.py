@@ -241,6 +241,7 @@ def test_bad_input_is_refused_before_anything_is_written(made, tmp_path, monkeyp
     "holds no complete checkpoint of step 4; complete steps: 3, 7", made, out, f"{made}/mine@4"
   )
   refused("nowhere", made, out, f"base,{made}/nowhere")
+  refused("base@3 does not exist", made, out, "base@3")
   refused("base twice", made, out, "base,base")
   refused("names 2 corpora and config.eval.path 1", made, out, **{"eval.path": "x"})
   refused("none of", made, out, "base", "minichek")
@@ -257,6 +258,10 @@ def test_a_workdir_of_other_settings_is_refused(made, alone, tmp_path, monkeypat
   monkeypatch.setattr(checkpoints, "load", lambda *_, **__: pytest.fail("weights were read"))
   refused("eval.temperature: 1.0 -> 0.5", made, tmp_path / "out", **{"eval.temperature": 0.5})
   refused("--instruments: 'letters' -> None", made, tmp_path / "out", "base", None)
+  for number, text in enumerate(("{oops", "[1]", '{"config": {}}')):
+    (tmp_path / f"{number}").mkdir()
+    (tmp_path / f"{number}/evaluation.json").write_text(text)
+    refused(r"evaluation\.json is damaged", made, tmp_path / f"{number}")
   shutil.move(tmp_path / "out/records/clapnq/base_000000.jsonl", tmp_path / "out/records/x.jsonl")
   refused("holds answers of base at step 0 to clapnq already", made, tmp_path / "out")
   np.testing.assert_array_equal(sorted(p.name for p in (tmp_path / "out").iterdir()),

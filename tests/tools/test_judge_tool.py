@@ -120,6 +120,12 @@ def test_bad_input_is_refused(evaluated, tmp_path):
   records.append(tmp_path / "r.jsonl", synthetic.realistic(random.Random(0), 2))
   with pytest.raises(UserError, match="nothing to judge"):
     command.main([str(tmp_path / "r.jsonl")], "j", "plain", None, False, None, 0)
+  with pytest.raises(UserError, match="--rubrics names none; there are faithful, plain, strict"):
+    command.main([str(evaluated)], "j", ",", None, True, None, 0)
+  with pytest.raises(UserError, match=r"r\.jsonl/x cannot be written \(.*\); give --out"):
+    command.main([str(evaluated)], "j", "plain", f"{tmp_path}/r.jsonl/x", True, None, 0)
   (tmp_path / "j.jsonl").write_text(json.dumps({"judge": "x"}) + "\n")
+  with pytest.raises(UserError, match=r"j\.jsonl:1: a is missing"):  # before weights load
+    command.main([str(evaluated)], "j", "plain", f"{tmp_path}/j.jsonl", True, None, 0)
   with pytest.raises(UserError, match=r"j\.jsonl:1: a is missing"):
     command.judge_all([], Lengthy(), "j", tmp_path / "j.jsonl")

@@ -100,6 +100,8 @@ def test_intervals_from_fifty_questions_on_hold_the_mean_over_models(tmp_path, c
 def test_what_is_missing_is_one_line(tmp_path):
   with pytest.raises(UserError, match="give --workdir=DIR"):
     run()
+  with pytest.raises(UserError, match="--records=, names none"):
+    run(records=",")
   write(tmp_path / "later", answers("asqa", ["Aa"], step=3))
   with pytest.raises(UserError, match="no answer at step 0"):
     run(records=str(tmp_path / "later"))
