@@ -244,7 +244,7 @@ FIELDS: dict[str, Field] = {
   ),
   "train.steps": _int(8, "batches of rollouts"),
   "train.epochs": _float(
-    None, "if set, steps follow from it, at least one (paper: 1)", low=1e-6, optional=True
+    None, "if set, steps follow from it, at least one (paper: 1)", 1e-6, 1e6, optional=True
   ),
   "train.updates_per_batch": _int(1, "updates a batch of rollouts (paper: 1)", low=1),
   "train.micro_batch": _int(

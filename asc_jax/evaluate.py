@@ -181,6 +181,8 @@ def read_corpora(config) -> dict[str, list]:
   settings, data = config.eval, config.data
   source = settings if settings.corpus else data
   names, path = split_names(source.corpus), source.path
+  if not names:
+    raise UserError(f"config.eval.corpus={source.corpus} names no corpus")
   paths = [None] * len(names) if path is None else path.split(",")
   if len(paths) != len(names):
     raise UserError(

@@ -22,11 +22,11 @@ from __future__ import annotations
 import base64
 import pathlib
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 
 from asc_jax import cli
 from asc_jax.config import Field
+from asc_jax.data import files
 from asc_jax.evaluation import (
   corver_figures,
   corver_paper,
@@ -39,7 +39,6 @@ from asc_jax.evaluation import (
   viewer,
 )
 from asc_jax.evaluation import runs as runs_lib
-from asc_jax.types import UserError
 
 
 def main(runs: Sequence[str], out: str | None, judgements: str | None, paper: str = "asc") -> None:
@@ -93,12 +92,7 @@ def folder_of(runs: Sequence[str], out: str | None) -> pathlib.Path:
   """Where the report goes, made; a UserError where nothing can be written there."""
   first = pathlib.Path(runs[0])
   folder = pathlib.Path(out) if out else (first if first.is_dir() else first.parent) / "report"
-  try:
-    folder.mkdir(parents=True, exist_ok=True)
-    tempfile.TemporaryFile(dir=folder).close()
-  except OSError as error:
-    raise UserError(f"{folder} cannot be written ({error.strerror}); give --out=DIR") from None
-  return folder
+  return files.make_folder(folder, "--out")
 
 
 def write_tables(folder: pathlib.Path, made: Sequence[tables.Table]) -> None:

@@ -55,12 +55,12 @@ def load(
   """
   path = base.require_path(Bespoke.name, path)
   system = prompt_files.read(prompt, "bespoke_system.txt")
+  state, tokenizer, digest = base.read_decoder(path, system, dtype=dtype, mesh=mesh)
   if prompt is None:
     logging.warning(
       "checker bespoke runs with this project's own system prompt: R is not the paper's; "
       "give the published prompt as config.checker.prompt=FILE"
     )
-  state, tokenizer, digest = base.read_decoder(path, system, dtype=dtype, mesh=mesh)
   yes = jnp.asarray(reading(tokenizer, state.config.vocab_size, "yes"))
 
   def messages(document: str, sentence: str):

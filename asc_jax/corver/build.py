@@ -25,6 +25,7 @@ from typing import IO, Any
 import numpy as np
 
 from asc_jax.corver import words
+from asc_jax.data.files import make_folder
 from asc_jax.types import UserError
 
 DESCRIPTION = "index.json"
@@ -85,6 +86,8 @@ def _rows(file: IO[str], path: str | os.PathLike) -> Iterator[Any]:
         yield json.loads(line)
       except json.JSONDecodeError as error:
         raise UserError(f"{path}: row {number} is not JSON ({error.msg})") from None
+      except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 10,000 brackets
+        raise UserError(f"{path}: row {number} is not readable ({error})") from None
 
 
 def _elements(file: IO[str], path: str | os.PathLike) -> Iterator[Any]:
@@ -102,6 +105,8 @@ def _elements(file: IO[str], path: str | os.PathLike) -> Iterator[Any]:
         raise UserError(f"{path}: row {number + 1} is not JSON ({error.msg})") from None
       buffer, at = buffer[at:] + more, 0
       continue
+    except (ValueError, RecursionError) as error:
+      raise UserError(f"{path}: row {number + 1} is not readable ({error})") from None
     number += 1
     yield row
 
@@ -114,6 +119,8 @@ def input_files(inputs: Iterable[str]) -> list[str]:
   """
   found: list[str] = []
   for name in inputs:
+    if not name:
+      raise UserError("--input has an empty name; give files, patterns or folders, comma-separated")
     path = pathlib.Path(name)
     if path.is_dir():
       matches = [str(p) for p in sorted(path.rglob("*")) if _kind(p.name)]
@@ -208,7 +215,7 @@ def build(
     raise UserError("building an index needs the package infini-gram: pip install asc-jax[corver]")
   if (out / DESCRIPTION).exists():
     raise UserError(f"--out={out} holds an index already; remove it or name another folder")
-  out.mkdir(parents=True, exist_ok=True)
+  make_folder(out, "--out")
   for pattern in ("tokenized.*", "offset.*", "table.*"):  # of a build that was killed
     for stale in out.glob(pattern):
       stale.unlink()

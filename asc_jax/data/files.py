@@ -14,6 +14,7 @@ import io
 import json
 import os
 import pathlib
+import tempfile
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -210,6 +211,23 @@ def table(
     return found
   except csv.Error as e:
     raise UserError(f"{path}:{reader.line_num}: expected a quoted table ({e})") from None
+
+
+def make_folder(path: str | os.PathLike, flag: str) -> pathlib.Path:
+  """Makes a folder that `flag` named.
+
+  Raises:
+    UserError: nothing can be written there.
+  """
+  path = pathlib.Path(path)
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=path).close()
+  except OSError as e:
+    raise UserError(
+      f"{flag}={path} cannot be written ({e.strerror}); choose another folder"
+    ) from None
+  return path
 
 
 def cut_tail(path: str | os.PathLike) -> None:

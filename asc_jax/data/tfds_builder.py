@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from asc_jax.data import splits
+from asc_jax.data import files, splits
 from asc_jax.types import Example, Passage, UserError
 
 _LABELS = {-1: None, 0: False, 1: True}
@@ -87,14 +87,9 @@ def build(
   target = pathlib.Path(out) / corpus / str(_Builder.VERSION)
   if target.exists():
     raise UserError(f"{target} exists already; remove it, or give another --out")
-  try:
-    pathlib.Path(out).mkdir(parents=True, exist_ok=True)
-  except OSError as error:
-    raise UserError(
-      f"--out={out} cannot be written ({error.strerror}); choose another folder"
-    ) from None
+  folder = files.make_folder(out, "--out")
   tfds.disable_progress_bar()
-  builder = _Builder(corpus, examples, pathlib.Path(out))
+  builder = _Builder(corpus, examples, folder)
   builder.download_and_prepare()
   return target, {name: split.num_examples for name, split in builder.info.splits.items()}
 

@@ -122,9 +122,9 @@ def resolve(path: str | pathlib.Path) -> pathlib.Path:
     return next(pathlib.Path(spec.submodule_search_locations[0]).glob("*.gguf"))
   path = pathlib.Path(path)
   if not path.exists():
-    raise UserError(f"model.path: {path} does not exist; give a folder, a .gguf file or {SMOLLM2}")
+    raise UserError(f"{path} does not exist; give a model's folder, a .gguf file or {SMOLLM2}")
   if path.is_file() and path.suffix != ".gguf":
-    raise UserError(f"model.path: {path} is no .gguf file; give the folder that holds config.json")
+    raise UserError(f"{path} is no .gguf file; give the folder that holds config.json")
   return path
 
 

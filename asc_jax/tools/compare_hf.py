@@ -54,6 +54,7 @@ def main(path: str | None, tokens: int) -> None:
   for name in ("torch", "accelerate"):
     if importlib.util.find_spec(name) is None:
       raise UserError(f"compare_hf needs the package {name}; pip install {name}")
+  checkpoints.check(path)  # says more clearly than transformers what is wrong
   rows = prompts(path, tokens)
   reference = run_transformers(path, rows)
   print("| | | largest value | difference so far | alone |\n|---|---|---|---|---|")

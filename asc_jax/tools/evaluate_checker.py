@@ -21,7 +21,7 @@ from asc_jax import checkers, cli
 from asc_jax.checkers import quality
 from asc_jax.config import FIELDS as ALL_FIELDS
 from asc_jax.config import Field
-from asc_jax.data import splits, support_pairs
+from asc_jax.data import files, splits, support_pairs
 from asc_jax.types import UserError
 
 FIELDS = {
@@ -35,6 +35,9 @@ FIELDS = {
 
 def main(config) -> None:
   """Scores every set once and prints the table."""
+  found_sets = support_pairs.read(config.data.path)
+  if config.out is not None:
+    files.make_folder(config.out, "--config.out")
   checker = checkers.from_config(config.checker)
   lines = [
     "| set | pairs | supported | AUROC | balanced accuracy | ECE | not scored | s / 1,000 |",
@@ -42,7 +45,7 @@ def main(config) -> None:
   ]
   scored: dict[str, tuple[np.ndarray, np.ndarray]] = {}
   figures = []
-  for name, found in support_pairs.read(config.data.path).items():
+  for name, found in found_sets.items():
     pairs = [p for p in found if config.data.split in ("all", p.split)][: config.data.pairs]
     if not pairs:
       continue
@@ -83,7 +86,6 @@ def write(out: pathlib.Path, checker: checkers.Checker, scored: dict[str, Any]) 
   """reliability.png, one curve a set, and scores.json."""
   from asc_jax.evaluation import figures
 
-  out.mkdir(parents=True, exist_ok=True)
   figure, axes = figures.panels(1, 1, (4.5, 4.0))
   axis = axes.flat[0]
   axis.plot([0, 1], [0, 1], color="0.7", linewidth=1)

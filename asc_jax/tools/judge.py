@@ -22,7 +22,6 @@ import collections
 import itertools
 import json
 import pathlib
-import tempfile
 from collections.abc import Sequence
 
 from absl import logging
@@ -60,7 +59,8 @@ def main(
   chosen = [name for name in map(str.strip, rubrics.split(",")) if name]
   if not chosen:
     raise UserError(f"--rubrics names none; there are {', '.join(pair_judge.rubrics())}")
-  check_target(target)
+  read(target)  # a damaged one is refused before weights load
+  files.make_folder(target.parent, "--out")
   found = []
   for rubric in chosen:
     found += judge_all(pairs, pair_judge.load(judge, rubric), runs.names([judge])[0], target)
@@ -70,16 +70,6 @@ def main(
     logging.info("%s: %d pairs", task, count)
   print(tables.markdown(paper.table_17(found)))
   print(f"{target}: {len(found)} judgements")
-
-
-def check_target(path: pathlib.Path) -> None:
-  """Raises UserError where the file holds something else or nothing can be written beside it."""
-  read(path)
-  try:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    tempfile.TemporaryFile(dir=path.parent).close()
-  except OSError as error:
-    raise UserError(f"{path} cannot be written ({error.strerror}); give --out=FILE") from None
 
 
 def of_first_questions(pairs: Sequence[pairwise.Pair], count: int | None) -> list[pairwise.Pair]:

@@ -43,6 +43,10 @@ def main(config, out: str | None, samples: str | None) -> None:
   for path in (pathlib.Path(out), kept):
     if not path.absolute().parent.is_dir() or path.is_dir():
       raise UserError(f"{path} cannot be written; name a file in a folder that exists")
+  if kept.absolute() == pathlib.Path(out).absolute():
+    raise UserError(f"--samples and --out both name {out}; give each its own file")
+  if config.rollout.group_size < 2:
+    raise UserError("a pair is two answers: config.rollout.group_size must be at least 2")
   if not config.checker.score_copied:
     raise UserError("R needs the score of every sentence: config.checker.score_copied=True")
 

@@ -244,6 +244,7 @@ def test_bad_input_is_refused_before_anything_is_written(made, tmp_path, monkeyp
   refused("base@3 does not exist", made, out, "base@3")
   refused("base twice", made, out, "base,base")
   refused("names 2 corpora and config.eval.path 1", made, out, **{"eval.path": "x"})
+  refused("config.eval.corpus=, names no corpus", made, out, **{"eval.corpus": ","})
   refused("none of", made, out, "base", "minichek")
   refused("lexical scores already", made, out, "base", "lexical")
   refused("clapnq twice", made, out, "base", **{

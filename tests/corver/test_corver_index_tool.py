@@ -29,12 +29,20 @@ def test_build_and_count(tmp_path):
 
 
 def test_mistakes_cost_one_line(tmp_path):
+  docs, big, deep, out = (tmp_path / n for n in ("docs.txt", "big.jsonl", "deep.json", "out"))
+  docs.write_text("Ada Lovelace wrote it.\n")
+  big.write_text('{"text": %s}\n' % ("9" * 5000))
+  deep.write_text("[" * 100_000)
   for arguments, message in [
     ([], "name a command first: build or count"),
     (["counts", "Ada"], "name a command first"),
     (["count", "Ada"], "--index=PATH is missing"),
     (["count", "of the", f"--index={tmp_path}"], "no content word"),
     (["build", "--inputs=x"], "did you mean --input?"),
+    (["build", "--input=,", f"--out={out}"], "--input has an empty name"),
+    (["build", f"--input={docs}", f"--out={docs}"], "docs.txt cannot be written (File exists)"),
+    (["build", f"--input={big}", f"--out={out}"], "big.jsonl: row 1 is not readable"),
+    (["build", f"--input={deep}", f"--out={out}"], "deep.json: row 1 is not readable"),
   ]:
     status, out, err = run(*arguments)
     assert (status, out) == (2, "")

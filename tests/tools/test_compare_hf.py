@@ -52,3 +52,6 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
     compare_hf.main("smollm2", 96)
   with pytest.raises(UserError, match="does not exist"):
     compare_hf.main(str(tmp_path / "none"), 96)
+  (tmp_path / "config.json").write_text("{oops")
+  with pytest.raises(UserError, match=r"config\.json is not JSON"):  # before the tokenizer
+    compare_hf.main(str(tmp_path), 96)

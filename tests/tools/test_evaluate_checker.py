@@ -48,6 +48,13 @@ def test_what_was_not_scored_is_in_no_measure():
   assert evaluate_checker.measures(labels, np.array([0.9, 0.2, np.nan]), 0.5) == known
 
 
+def test_a_folder_that_cannot_be_written_is_named_before_the_checker_loads(folder, monkeypatch):
+  monkeypatch.setattr(evaluate_checker.checkers, "from_config", None)
+  (folder / "out").write_text("")
+  with pytest.raises(UserError, match="--config.out=.*out cannot be written"):
+    evaluate_checker.main(config_of(folder, out=str(folder / "out")))
+
+
 def test_an_empty_split_is_an_error(folder):
   config = config_of(folder)
   config.data.split = "train"  # pairs without a question never are

@@ -122,7 +122,7 @@ def test_bad_input_is_refused(evaluated, tmp_path):
     command.main([str(tmp_path / "r.jsonl")], "j", "plain", None, False, None, 0)
   with pytest.raises(UserError, match="--rubrics names none; there are faithful, plain, strict"):
     command.main([str(evaluated)], "j", ",", None, True, None, 0)
-  with pytest.raises(UserError, match=r"r\.jsonl/x cannot be written \(.*\); give --out"):
+  with pytest.raises(UserError, match=r"--out=.*r\.jsonl cannot be written \(File exists\)"):
     command.main([str(evaluated)], "j", "plain", f"{tmp_path}/r.jsonl/x", True, None, 0)
   (tmp_path / "j.jsonl").write_text(json.dumps({"judge": "x"}) + "\n")
   with pytest.raises(UserError, match=r"j\.jsonl:1: a is missing"):  # before weights load

@@ -103,6 +103,12 @@ def test_bad_input_is_named_before_weights_load(config, made, tmp_path, monkeypa
     make_pairs.main(config, None, None)
   with pytest.raises(UserError, match="nowhere/pairs cannot be written"):
     make_pairs.main(config, str(tmp_path / "nowhere" / "pairs"), None)
+  with pytest.raises(UserError, match="--samples and --out both name"):
+    make_pairs.main(config, out, out)
+  config.rollout.group_size, group_size = 1, config.rollout.group_size
+  with pytest.raises(UserError, match="group_size must be at least 2"):
+    make_pairs.main(config, out, None)
+  config.rollout.group_size = group_size
   config.checker.score_copied = False
   with pytest.raises(UserError, match="score_copied=True"):
     make_pairs.main(config, out, None)
