@@ -36,7 +36,9 @@ from asc_jax.types import UserError
 
 BASE = "base"
 # To what is answered and scored.
-IRRELEVANT = ("checker.devices", "mesh.", "train.", "optimizer.", "loss.")
+IRRELEVANT = (
+  "checker.devices", "corver.", "dpo.", "loss.", "mesh.", "optimizer.", "sft.", "train.",
+)  # fmt: skip
 
 
 class Model(NamedTuple):
@@ -82,7 +84,7 @@ def main(config, workdir: str, models: str | None, instruments: str | None) -> N
   settings = {"config": relevant(config), "instruments": instruments}
   check_folder(folder, settings, jobs)
   loop.set_compilation_cache(config.train.compilation_cache)
-  mesh = make_mesh(config)
+  mesh = loop.make_mesh(config)
   missing = not all(job.path.exists() for job in jobs)
   scorers = load_instruments(config, split_names(instruments), mesh) if missing else []
   checkpointing.make_workdir(folder)  # nothing is written before all else is right
@@ -289,19 +291,6 @@ def answer(job: Job, policy, mesh, scorers: Sequence) -> None:
     method=job.model.method,
   )
   evaluator.run(weights, job.model.step, job.path)
-
-
-def make_mesh(config):
-  """The config's mesh, over whose devices a batch of questions must divide."""
-  from asc_jax import sharding
-
-  mesh = sharding.make_mesh(config.mesh.data, config.mesh.fsdp, config.mesh.tensor)
-  if config.data.batch_size % (mesh.shape["data"] * mesh.shape["fsdp"]):
-    raise UserError(
-      f"config.data.batch_size={config.data.batch_size} does not divide among the mesh's devices "
-      "(data * fsdp)"
-    )
-  return mesh
 
 
 def load_instruments(config, names: Sequence[str], mesh=None) -> list:

@@ -12,7 +12,6 @@ import numpy as np
 from absl import logging
 from ml_collections import config_dict
 
-from asc_jax import sharding
 from asc_jax.checkers.base import Checker
 from asc_jax.data import files
 from asc_jax.data.answerable import answerable
@@ -176,15 +175,10 @@ class Evaluator:
   def _draw(self, model, start: int) -> tuple[list[rollouts.Question], Rollout]:
     """Samples answers to the questions from `start` on that one batch holds."""
     group = list(self.questions[start : start + self._size])
-    filled = group + [group[-1]] * (self._size - len(group))  # every batch has one shape
-    prompt = rollouts.batch_prompts(filled, self.config.data.prompt_buckets)
-    prompt, key = (
-      sharding.spread_questions(prompt, self.mesh),
-      jax.random.key(self.config.eval.seed),
+    key = jax.random.key(self.config.eval.seed)
+    return group, sampler.sample_questions(
+      model, group, key, self.sampling, data=self.config.data, mesh=self.mesh
     )
-    with jax.set_mesh(self.mesh):
-      drawn = sampler.sample(model, prompt, key, self.sampling)
-    return group, Rollout(*map(np.asarray, drawn))
 
   def _batch(self, model, start: int, step: int, run: str) -> Iterator[Any]:
     """Samples and scores a batch of questions."""

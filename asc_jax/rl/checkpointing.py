@@ -31,7 +31,7 @@ COMMIT_MARKERS = ("_CHECKPOINT_METADATA", "commit_success.txt")
 # Fields that a resumed run may change without changing its trajectory.
 HARMLESS = (
     "checker.devices", "eval.", "mesh.", "train.allow_config_change", "train.checkpoint_every",
-    "train.compilation_cache", "train.eval_every", "train.keep",
+    "train.compilation_cache", "train.eval_every", "train.keep", "train.wandb",
 )  # fmt: skip
 
 

@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from ml_collections import config_dict
 from tqdm import tqdm
 
-from asc_jax import sharding
+from asc_jax import checkers, sharding
 from asc_jax.corver import learning_zone, reward, verify
-from asc_jax.data import corpora
 from asc_jax.models import checkpoints, decoder
 from asc_jax.rl import extractor, logs, loop, rollouts, sampler, trainer, update
 from asc_jax.text import alignment
@@ -39,10 +37,7 @@ class CorverTrainer(trainer.SampledLoop):
   def read_training(self) -> loop.Work:
     config = self.config
     self.verifier = self._open_verifier()
-    work = loop.read_questions(
-      self.tokenizer, config.data.corpus, config.data.path, config.data.split, config
-    )
-    corpora.check_trainable(q.example for q in work.questions)
+    work = loop.training_questions(self.tokenizer, config)
     work = with_aliases(work, config.data.corpus)
     if config.corver.verifier == "checker":
       work = trainer.with_passages(work, config)
@@ -56,7 +51,9 @@ class CorverTrainer(trainer.SampledLoop):
     return with_aliases(work, corpus) if work.questions else work
 
   def load_checker(self) -> Any:
-    return super().load_checker() if self.config.corver.verifier == "checker" else None
+    if self.config.corver.verifier != "checker":
+      return None
+    return checkers.from_config(self.config.checker, self.mesh)
 
   def _open_verifier(self) -> verify.Verifier:
     """The rewards of sentences, as far as they need no weights."""
@@ -124,21 +121,19 @@ class CorverTrainer(trainer.SampledLoop):
     self, model: decoder.DecoderState, examples: Sequence[Example], bar: tqdm
   ) -> list[list[bool]]:
     """Whether each of the zone's samples is correct, one list a question."""
-    section, size = self.config.corver, self.config.data.batch_size
+    section = self.config.corver
     asked = {q.example.id: q for q in self.train_work.questions}
     group = [asked[example.id] for example in examples]
-    filled = group + [group[-1]] * (size - len(group))  # every batch has one shape
-    prompt = rollouts.batch_prompts(filled, self.config.data.prompt_buckets)
     settings = self.sampling._replace(
       group_size=section.zone_samples,
       temperature=section.zone_temperature,
       top_k=0,
       top_p=section.zone_top_p,
     )
-    with jax.set_mesh(self.mesh):
-      key = jax.random.key(self.config.seed)
-      drawn = sampler.sample(model, sharding.spread_questions(prompt, self.mesh), key, settings)
-    completions, _ = read(self.tokenizer, group, Rollout(*map(np.asarray, drawn)), self.config)
+    drawn = sampler.sample_questions(
+      model, group, self.key, settings, data=self.config.data, mesh=self.mesh
+    )
+    completions, _ = read(self.tokenizer, group, drawn, self.config)
     bar.update(len(group))
     return [[c.outcome == "correct" for c in own] for own in completions]
 
@@ -205,8 +200,8 @@ def read(
 
   Args:
     tokenizer: the policy's.
-    questions: B, or the first of the rollout's where it was filled up.
-    rollout: NumPy arrays.
+    questions: B.
+    rollout: NumPy arrays [B, G, ...].
     config: the whole config; its section `corver` has the scores.
     verifier: rewards the sentences, all in one call.
   """
@@ -227,14 +222,10 @@ def token_advantages(
 ) -> tuple[jax.Array, dict[str, Weighted | Sample]]:
   """Every token's advantage, float32[B, G, T], and the rewards' metrics."""
   advantages, metrics = reward.token_advantages(batch.rewards, batch.token_mask, settings)
-  nonzero = jnp.any(advantages != 0, axis=(1, 2))
-  answers = jnp.float32(batch.rollout.finished.size)
   return advantages, {
     **metrics,
-    "advantage/nonzero_groups": Weighted(nonzero.sum(), jnp.float32(nonzero.size)),
+    **update.rollout_metrics(batch.rollout, advantages),
     "advantage/token": Sample(advantages, batch.token_mask),
-    "rollout/tokens": Weighted(batch.rollout.lengths.sum(), answers),
-    "rollout/truncated": Weighted((~batch.rollout.finished).sum(), answers),
   }
 
 

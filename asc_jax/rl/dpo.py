@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from asc_jax import sharding
-from asc_jax.data import corpora, preferences
+from asc_jax.data import preferences
 from asc_jax.models import decoder
 from asc_jax.objective import losses
 from asc_jax.rl import logs, loop, rollouts, update
@@ -110,10 +109,7 @@ class Dpo(loop.Loop):
         "python -m asc_jax.tools.make_pairs writes"
       )
     pairs = preferences.read(config.dpo.pairs, config.dpo.copy_tolerance)
-    work = loop.read_questions(
-      self.tokenizer, config.data.corpus, config.data.path, config.data.split, config
-    )
-    corpora.check_trainable(q.example for q in work.questions)
+    work = loop.training_questions(self.tokenizer, config)
     found, counts = tasks(
       self.tokenizer,
       work.questions,
@@ -134,12 +130,11 @@ class Dpo(loop.Loop):
 
   def batch(self, items: Sequence[Task], step: int) -> tuple[Pairs, logs.Host]:
     prompt = rollouts.batch_prompts([t.question for t in items], self.config.data.prompt_buckets)
-    tokens = np.zeros((len(items), 2, self.config.rollout.max_tokens), np.int32)
-    lengths = np.array([[len(a) for a in task.answers] for task in items])  # [B, 2]
-    for index in np.ndindex(*lengths.shape):
-      tokens[index][: lengths[index]] = items[index[0]].answers[index[1]]
-    mask = np.arange(tokens.shape[2]) < lengths[..., None]
+    tokens, mask = rollouts.pad_answers(
+      [t.answers for t in items], 2, self.config.rollout.max_tokens
+    )
+    count = int(mask.sum())
     prompt, tokens, mask = sharding.spread_questions((prompt, tokens, mask), self.mesh)
     with self.clock("compile and dispatch"), jax.set_mesh(self.mesh):
       reference = update.log_probs(self.reference, prompt, tokens, self.settings)
-    return Pairs(prompt, tokens, mask, reference), logs.Host({}, int(lengths.sum()))
+    return Pairs(prompt, tokens, mask, reference), logs.Host({}, count)

@@ -10,7 +10,7 @@ import importlib.util
 import json
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -48,6 +48,34 @@ def read_questions(
   chosen = splits.select(examples, split)
   questions, counts = rollouts.prepare(tokenizer, chosen, config)
   return Work(questions, {**dropped, **counts})
+
+
+def training_questions(tokenizer, config: config_dict.ConfigDict) -> Work:
+  """The questions of `config.data`.
+
+  Raises:
+    UserError: as `read_questions`, and for a corpus that nothing may be trained on.
+  """
+  data = config.data
+  work = read_questions(tokenizer, data.corpus, data.path, data.split, config)
+  corpora.check_trainable(q.example for q in work.questions)
+  return work
+
+
+def make_mesh(config: config_dict.ConfigDict, micro_batches: int = 1) -> jax.sharding.Mesh:
+  """The config's mesh, over which each micro-batch of questions is spread.
+
+  Raises:
+    UserError: too few devices, or questions that do not divide among them.
+  """
+  mesh = sharding.make_mesh(config.mesh.data, config.mesh.fsdp, config.mesh.tensor)
+  parts = mesh.shape["data"] * mesh.shape["fsdp"] * micro_batches
+  if config.data.batch_size % parts:
+    raise UserError(
+      f"config.data.batch_size={config.data.batch_size} does not divide among the mesh's "
+      f"{parts} parts (data * fsdp * micro-batches)"
+    )
+  return mesh
 
 
 def compute_type(name: str) -> str:
@@ -93,6 +121,7 @@ class Loop:
     set_compilation_cache(config.train.compilation_cache)
     self.config = config
     self.settings = self.objective()
+    self.key = jax.random.key(config.seed)
     self.clock = logs.Clock()
     with self.clock("read corpus and tokenizer"):
       checkpoint = checkpoints.check(config.model.path)
@@ -102,7 +131,7 @@ class Loop:
       self.eval_work = self._read_eval_questions()
       self.iterator = self._batches()
     self.steps = self._count_steps()
-    self.mesh = self._make_mesh()
+    self.mesh = make_mesh(config, self.settings.micro_batches)
     if workdir is not None:
       checkpointing.check_workdir(workdir)
       self._check_resume(workdir)
@@ -121,7 +150,6 @@ class Loop:
     if self.needs_reference and not config.model.lora.rank:
       self._frozen_reference = jax.tree.map(jnp.copy, model)
     self.train_state = update.init(model, optimizer, self.mesh)
-    self.key = jax.random.key(config.seed)
     self.checkpoints = None
     if workdir is not None:
       self.checkpoints = checkpointing.Checkpoints(workdir, config.train.keep)
@@ -150,17 +178,6 @@ class Loop:
       return self.config.train.steps
     epochs, questions = self.config.train.epochs, len(self.train_work.questions)
     return max(1, round(epochs * questions / self.config.data.batch_size))
-
-  def _make_mesh(self) -> jax.sharding.Mesh:
-    axes = self.config.mesh
-    mesh = sharding.make_mesh(axes.data, axes.fsdp, axes.tensor)
-    parts = mesh.shape["data"] * mesh.shape["fsdp"] * self.settings.micro_batches
-    if self.config.data.batch_size % parts:
-      raise UserError(
-        f"config.data.batch_size={self.config.data.batch_size} does not divide among the mesh's "
-        f"{parts} parts (data * fsdp * micro-batches)"
-      )
-    return mesh
 
   def _load_model(self) -> decoder.DecoderState:
     model = self.config.model
@@ -239,7 +256,9 @@ class Loop:
     return update.objective(self.config)
 
   def load_checker(self) -> Any:
-    """The checker of the reward and of the evaluation; None where neither needs one."""
+    """The checker of the evaluation, and of what subclasses reward; None where none is needed."""
+    if not self.eval_work.questions:
+      return None
     return checkers.from_config(self.config.checker, self.mesh)
 
   def read_training(self) -> Work:
@@ -296,20 +315,11 @@ class Loop:
     def flush():
       nonlocal pending
       if pending is not None:
-        step, device, host = pending
-        scalars = {name: m for name, m in device.items() if isinstance(m, Weighted)}
-        values = {name: float(m.total) / max(float(m.weight), 1e-9) for name, m in scalars.items()}
-        values |= host.scalars
-        writer.write(step, values)
-        for name in device.keys() - scalars.keys():
-          sample = device[name]
-          writer.histogram(step, name, np.asarray(sample.values)[np.asarray(sample.mask)])
-        for name, text in host.texts.items():
-          writer.text(step, name, text)
+        step, values = pending[0], write_step(writer, *pending)
+        pending = None
         for name, value in values.items():
           totals.setdefault(name, []).append(value)
         bar.set_postfix_str(logs.postfix(values))
-        pending = None
         self._stop_if_diverged(values, step)
 
     try:
@@ -355,3 +365,20 @@ class Loop:
           f"{bad} updates had a non-finite loss or gradient (config.train.max_bad_steps); "
           "lower config.optimizer.learning_rate or look at the last batch's metrics"
         )
+
+
+def write_step(
+  writer: logs.MetricsWriter, step: int, device: Mapping[str, Weighted | Sample], host: logs.Host
+) -> dict[str, float]:
+  """Writes down what device and host saw of a step; returns its scalars."""
+  values = {}
+  for name, metric in device.items():
+    if isinstance(metric, Weighted):
+      values[name] = float(metric.total) / max(float(metric.weight), 1e-9)
+    else:
+      writer.histogram(step, name, np.asarray(metric.values)[np.asarray(metric.mask)])
+  values |= host.scalars
+  writer.write(step, values)
+  for name, text in host.texts.items():
+    writer.text(step, name, text)
+  return values

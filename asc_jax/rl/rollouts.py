@@ -96,6 +96,23 @@ def batch_prompts(questions: Sequence[Question], buckets: Sequence[int]) -> Prom
   return Prompts(tokens, lengths, keys)
 
 
+def pad_answers(
+  answers: Sequence[Sequence[Sequence[int]]], group_size: int, max_tokens: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Token ids of B questions' answers as arrays; a question with fewer than G gets empty ones.
+
+  Returns:
+    int32[B, G, T] tokens, zeros after each answer, and bool[B, G, T], true on its tokens.
+  """
+  tokens = np.zeros((len(answers), group_size, max_tokens), np.int32)
+  mask = np.zeros(tokens.shape, bool)
+  for b, group in enumerate(answers):
+    for g, ids in enumerate(group):
+      tokens[b, g, : len(ids)] = ids
+      mask[b, g, : len(ids)] = True
+  return tokens, mask
+
+
 def read_answer(
   tokenizer, ids: np.ndarray, finished: bool, passages: Sequence[str], text: config_dict.ConfigDict
 ) -> Answer:

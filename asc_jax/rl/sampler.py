@@ -8,13 +8,17 @@ answers whatever else is in its batch.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from ml_collections import config_dict
 
+from asc_jax import sharding
 from asc_jax.models import decoder
+from asc_jax.rl import rollouts
 from asc_jax.types import Array, Prompts, Rollout
 
 
@@ -184,3 +188,33 @@ def sample_after(
   )
   _, tokens, logps, lengths, finished, _, _ = jax.lax.while_loop(unfinished, step, carry)
   return Rollout(tokens, lengths, logps, finished)
+
+
+def sample_questions(
+  state: decoder.DecoderState,
+  questions: Sequence[rollouts.Question],
+  key: jax.Array,
+  settings: Sampling,
+  *,
+  data: config_dict.ConfigDict,
+  mesh: jax.sharding.Mesh,
+) -> Rollout:
+  """Samples answers to one batch of questions, the last of which may not fill it.
+
+  Args:
+    state: the policy, on `mesh`.
+    questions: N, at most `data.batch_size`.
+    key: see `answer_keys`.
+    settings: static.
+    data: the config's section, for batch_size and prompt_buckets.
+    mesh: over which the questions are spread.
+
+  Returns:
+    Rollout of NumPy arrays [N, G, ...].
+  """
+  missing = data.batch_size - len(questions)
+  filled = [*questions, *[questions[-1]] * missing]  # every batch has one shape
+  prompt = sharding.spread_questions(rollouts.batch_prompts(filled, data.prompt_buckets), mesh)
+  with jax.set_mesh(mesh):
+    drawn = sample(state, prompt, key, settings)
+  return Rollout(*(np.asarray(x)[: len(questions)] for x in drawn))

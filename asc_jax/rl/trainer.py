@@ -9,8 +9,7 @@ import jax
 import numpy as np
 from ml_collections import config_dict
 
-from asc_jax import sharding
-from asc_jax.data import corpora
+from asc_jax import checkers, sharding
 from asc_jax.models import decoder
 from asc_jax.rl import logs, loop, rollouts, sampler, update
 from asc_jax.types import Array, Batch, Prompts, Rollout, UserError
@@ -67,12 +66,10 @@ class Trainer(SampledLoop):
   """Trains on credit of sampled answers: ASC, and all that differs by fields from it."""
 
   def read_training(self) -> loop.Work:
-    config = self.config
-    work = loop.read_questions(
-      self.tokenizer, config.data.corpus, config.data.path, config.data.split, config
-    )
-    corpora.check_trainable(q.example for q in work.questions)
-    return with_passages(work, config)
+    return with_passages(loop.training_questions(self.tokenizer, self.config), self.config)
+
+  def load_checker(self) -> checkers.Checker:
+    return checkers.from_config(self.config.checker, self.mesh)
 
   def gradients(self, model: decoder.DecoderState, batch: Batch) -> update.Gradients:
     return update.gradients(model, batch, self.settings)

@@ -20,7 +20,7 @@ from asc_jax.models import decoder
 from asc_jax.objective import advantages as advantages_lib
 from asc_jax.objective import credit as credit_lib
 from asc_jax.objective import losses, spread
-from asc_jax.types import Batch, Prompts, Sample, Scores, Sentences, Weighted
+from asc_jax.types import Batch, Prompts, Rollout, Sample, Scores, Sentences, Weighted
 
 
 class TrainState(NamedTuple):
@@ -174,6 +174,18 @@ def unit_advantages(
   return values * mask, jnp.broadcast_to(values, sentences.ids.shape)
 
 
+def rollout_metrics(rollout: Rollout, advantages: jax.Array) -> dict[str, Weighted | Sample]:
+  """What sampled answers and their tokens' advantages, float32[B, G, T], show of any method."""
+  nonzero = jnp.any(advantages != 0, axis=(1, 2))
+  answers = jnp.float32(rollout.finished.size)
+  return {
+    "advantage/nonzero_groups": Weighted(nonzero.sum(), jnp.float32(nonzero.size)),
+    "rollout/tokens": Weighted(rollout.lengths.sum(), answers),
+    "rollout/truncated": Weighted((~rollout.finished).sum(), answers),
+    "rollout/length": Sample(rollout.lengths, jnp.ones_like(rollout.finished)),
+  }
+
+
 def token_advantages(
   batch: Batch, settings: Objective
 ) -> tuple[jax.Array, dict[str, Weighted | Sample]]:
@@ -181,21 +193,16 @@ def token_advantages(
   sentences = scored(batch.sentences, batch.scores, settings)
   credit, supported = credits(sentences, batch.scores, settings)
   values, advantages = unit_advantages(sentences, credit, settings)
-  nonzero = jnp.any(advantages != 0, axis=(1, 2))
   counted = (sentences.mask & ~sentences.pseudo).sum()
   answers = jnp.float32(sentences.copy_share.size)
   copied = sentences.copied & sentences.mask & ~sentences.pseudo
-  metrics: dict[str, Weighted | Sample] = {
+  metrics = rollout_metrics(batch.rollout, advantages) | {
     "reward/credit": Weighted(credit.sum(), counted),
-    "advantage/nonzero_groups": Weighted(nonzero.sum(), jnp.float32(nonzero.size)),
     "text/copy": Weighted(sentences.copy_share.sum(), answers),
     "text/copied_sentences": Weighted(copied.sum(), counted),
     "text/sentences": Weighted(counted, answers),
     "reward/unscored": Weighted((batch.sentences.mask & ~sentences.mask).sum(), answers),
-    "rollout/tokens": Weighted(batch.rollout.lengths.sum(), answers),
-    "rollout/truncated": Weighted((~batch.rollout.finished).sum(), answers),
     "advantage/sentence": Sample(values, sentences.mask),
-    "rollout/length": Sample(batch.rollout.lengths, jnp.ones_like(batch.rollout.finished)),
   }
   if settings.has_support:
     shares = credit_lib.support_share(supported, sentences.mask)

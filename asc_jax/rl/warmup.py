@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from asc_jax import sharding
 from asc_jax.models import decoder
 from asc_jax.rl import logs, loop, rollouts, update
@@ -87,9 +85,7 @@ class WarmUp(loop.Loop):
 
   def read_training(self) -> loop.Work:
     config = self.config
-    work = loop.read_questions(
-      self.tokenizer, config.data.corpus, config.data.path, config.data.split, config
-    )
+    work = loop.training_questions(self.tokenizer, config)
     found, counts = tasks(
       self.tokenizer,
       work.questions,
@@ -110,13 +106,8 @@ class WarmUp(loop.Loop):
 
   def batch(self, items: Sequence[Task], step: int) -> tuple[References, logs.Host]:
     prompt = rollouts.batch_prompts([t.question for t in items], self.config.data.prompt_buckets)
-    shape = (len(items), self.config.sft.answers, self.config.rollout.max_tokens)
-    tokens = np.zeros(shape, np.int32)
-    lengths = np.zeros(shape[:2], np.int32)
-    for b, task in enumerate(items):
-      for g, answer in enumerate(task.answers):
-        tokens[b, g, : len(answer)], lengths[b, g] = answer, len(answer)
-    references = References(prompt, tokens, np.arange(shape[2]) < lengths[..., None])
-    count = int(lengths.sum())
-    host = logs.Host({"data/answers": float((lengths > 0).sum())}, count)
-    return sharding.spread_questions(references, self.mesh), host
+    tokens, mask = rollouts.pad_answers(
+      [t.answers for t in items], self.config.sft.answers, self.config.rollout.max_tokens
+    )
+    host = logs.Host({"data/answers": float(mask.any(-1).sum())}, int(mask.sum()))
+    return sharding.spread_questions(References(prompt, tokens, mask), self.mesh), host

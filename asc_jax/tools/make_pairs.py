@@ -56,17 +56,15 @@ def main(config, out: str | None, samples: str | None) -> None:
 
   checkpoint = checkpoints.check(config.model.path)
   tokenizer = checkpoints.load_tokenizer(config.model.path)
-  work = loop.read_questions(
-    tokenizer, config.data.corpus, config.data.path, config.data.split, config
-  )
+  work = loop.training_questions(tokenizer, config)
   questions = trainer.with_passages(work, config).questions
-  done = resume(kept, decisive(config))
-  todo = [q for q in questions if (q.example.corpus, q.example.id) not in {s[:2] for s in done}]
-  if todo:
-    with open(kept, "ab", buffering=0) as file:
-      for sample in draw(config, tokenizer, checkpoint.generation, todo):
-        file.write(preferences.encode(sample).encode())
-        done.append(sample)
+  fields = decisive(config)
+  done = resume(kept, fields)
+  known = {sample[:2] for sample in done}  # corpus and id
+  todo = [q for q in questions if (q.example.corpus, q.example.id) not in known]
+  for sample in draw(config, tokenizer, checkpoint.generation, todo) if todo else ():
+    append(kept, fields, sample)
+    done.append(sample)
   found = [preferences.choose(sample, config.dpo.copy_tolerance) for sample in done]
   pairs = [pair for pair in found if pair is not None]
   print(preferences.statistics(done, pairs))
@@ -86,22 +84,26 @@ def decisive(config) -> dict[str, Any]:
   return json.loads(json.dumps(chosen))
 
 
+def append(path: pathlib.Path, fields: dict[str, Any], sample: preferences.Sample) -> None:
+  """Adds a line to a file of samples; a new one begins with what they follow from."""
+  head = "" if path.exists() and path.stat().st_size else json.dumps({"config": fields}) + "\n"
+  with open(path, "a", encoding="utf-8") as file:
+    file.write(head + preferences.encode(sample))
+
+
 def resume(path: pathlib.Path, fields: dict[str, Any]) -> list[preferences.Sample]:
-  """The samples that a file holds; a new file gets the line that says what they follow from.
+  """The samples that a file holds, none where it is not there yet.
 
   Raises:
     UserError: the file is malformed, or its answers follow from other fields.
   """
+  from asc_jax.rl import checkpointing
+
   files.cut_tail(path)
   if not path.exists() or not path.stat().st_size:
-    path.write_text(json.dumps({"config": fields}) + "\n", encoding="utf-8")
+    return []
   saved, samples = preferences.read_samples(path)
-  changes = [
-    f"{name}: {saved.get(name)!r} -> {fields.get(name)!r}"
-    for name in sorted(saved.keys() | fields.keys())
-    if saved.get(name) != fields.get(name)
-  ]
-  if changes:
+  if changes := checkpointing.config_diff(saved, fields, harmless=()):
     raise UserError(
       f"{path} holds answers sampled under another config ({'; '.join(changes)}); name another "
       "--samples file"
@@ -115,15 +117,14 @@ def draw(config, tokenizer, generation, questions: Sequence[Any]) -> Iterator[pr
   import numpy as np
   from tqdm import tqdm
 
-  from asc_jax import checkers, sharding
+  from asc_jax import checkers
   from asc_jax.models import checkpoints
   from asc_jax.objective import credit
   from asc_jax.rl import loop, rollouts, sampler, update
   from asc_jax.text import prompts
-  from asc_jax.types import Rollout
 
-  mesh = sharding.make_mesh(config.mesh.data, config.mesh.fsdp, config.mesh.tensor)
-  checker = checkers.from_config(config.checker)
+  mesh = loop.make_mesh(config)
+  checker = checkers.from_config(config.checker, mesh)
   dtype = loop.compute_type(config.model.dtype)
   model, _ = checkpoints.load(config.model.path, dtype=dtype, param_dtype=dtype, mesh=mesh)
   sampling = sampler.from_config(config.rollout, prompts.stop_ids(tokenizer, generation))
@@ -131,12 +132,9 @@ def draw(config, tokenizer, generation, questions: Sequence[Any]) -> Iterator[pr
   key = jax.random.key(config.seed)
   size = config.data.batch_size
   for start in tqdm(range(0, len(questions), size), unit="batch"):
-    group = list(questions[start : start + size])
-    filled = group + [group[-1]] * (size - len(group))  # every batch has one shape
-    prompt = rollouts.batch_prompts(filled, config.data.prompt_buckets)
-    with jax.set_mesh(mesh):
-      drawn = sampler.sample(model, sharding.spread_questions(prompt, mesh), key, sampling)
-    answers = rollouts.read_answers(tokenizer, group, Rollout(*map(np.asarray, drawn)), config.text)
+    group = questions[start : start + size]
+    drawn = sampler.sample_questions(model, group, key, sampling, data=config.data, mesh=mesh)
+    answers = rollouts.read_answers(tokenizer, group, drawn, config.text)
     bucket = rollouts.sentence_bucket(max(len(a.spans) for row in answers for a in row))
     packed = rollouts.pack_sentences(answers, sampling.max_tokens, "sentence", bucket)
     scores = rollouts.score(checker, group, answers, bucket)

@@ -13,7 +13,7 @@ from asc_jax import config as config_lib
 from asc_jax import main as main_lib
 from asc_jax.corver import learning_zone, reward
 from asc_jax.evaluation import completions, records
-from asc_jax.rl import corver_trainer, logs, methods, update
+from asc_jax.rl import corver_trainer, logs, methods, sampler, update
 from asc_jax.text import answers
 from asc_jax.types import UserError
 
@@ -103,12 +103,13 @@ def texts_of(run, questions, settings, key):
   """What a policy answers to each question, one question at a time."""
   found = []
   for question in questions:
-    prompt = corver_trainer.rollouts.batch_prompts([question] * 2, (128,))
-    drawn = corver_trainer.sampler.sample(run.model, prompt, key, settings)
+    drawn = sampler.sample_questions(
+      run.model, [question], key, settings, data=run.config.data, mesh=run.mesh
+    )
     found.append(
       [
         run.tokenizer.decode(row[:length].tolist(), skip_special_tokens=True)
-        for row, length in zip(np.asarray(drawn.tokens[0]), drawn.lengths[0], strict=True)
+        for row, length in zip(drawn.tokens[0], drawn.lengths[0], strict=True)
       ]
     )
   return found
