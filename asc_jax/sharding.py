@@ -7,6 +7,7 @@ so Adam's moments and adapters get the spec of the weight whose path they carry.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from typing import Any
@@ -101,6 +102,11 @@ def specs(tree: Any, mesh: Mesh) -> Any:
 def shard(tree: Any, mesh: Mesh) -> Any:
   """`tree` with every array where `specs` says."""
   return jax.device_put(tree, specs(tree, mesh))
+
+
+def mesh_in_force(mesh: Mesh | None) -> contextlib.AbstractContextManager:
+  """`jax.set_mesh`, where there is one."""
+  return contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh)
 
 
 def platform() -> str:

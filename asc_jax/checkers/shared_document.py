@@ -8,7 +8,6 @@ The first answer token's distribution gives P(supported).
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from asc_jax import sharding
 from asc_jax.checkers import base, batching
 from asc_jax.models import decoder
 from asc_jax.text import prompts
@@ -114,7 +114,7 @@ class SharedDocument(base.Checker):
     width = next(b for b in PREFIX_BUCKETS if length <= b)
     tokens = np.zeros((1, width), np.int32)
     tokens[0, :length] = rows[0][:length]
-    with contextlib.nullcontext() if self._mesh is None else jax.set_mesh(self._mesh):
+    with sharding.mesh_in_force(self._mesh):
       # Prefill leaves out the last of its tokens; extension begins with it.
       prefix = self._prefill(self._state, tokens, np.array([length], np.int32))
       return batching.bucketed(

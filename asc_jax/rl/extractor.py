@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from ml_collections import config_dict
 
+from asc_jax import sharding
 from asc_jax.checkers.shared_document import common_prefix
 from asc_jax.corver import triplets, verify
 from asc_jax.models import checkpoints, decoder
@@ -32,6 +33,7 @@ class Generator:
     probe: a request like those to come, which tells what they share.
     stop_ids: tokens that end a completion.
     max_tokens: of a completion.
+    mesh: where `state` lies; None: wherever jax put it.
   """
 
   def __init__(
@@ -42,7 +44,9 @@ class Generator:
     *,
     stop_ids: tuple[int, ...],
     max_tokens: int,
+    mesh: jax.sharding.Mesh | None = None,
   ):
+    self.mesh = mesh
     self.state, self.tokenizer = state, tokenizer
     self.stop_ids, self.max_tokens = stop_ids, max_tokens
     self._probe = self._encode(probe)
@@ -59,7 +63,8 @@ class Generator:
     for (shared, width), members in groups.items():
       for at in range(0, len(members), ROWS):
         batch = members[at : at + ROWS]
-        written = self._complete([ids[i][shared:] for i in batch], shared, width)
+        with sharding.mesh_in_force(self.mesh):
+          written = self._complete([ids[i][shared:] for i in batch], shared, width)
         for i, text in zip(batch, written, strict=True):
           texts[i] = text
     return texts
@@ -112,4 +117,5 @@ def load(config: config_dict.ConfigDict, *, dtype: str, mesh: jax.sharding.Mesh)
     triplets.extractor_prompt("※", instruction),
     stop_ids=prompts.stop_ids(tokenizer, found.generation),
     max_tokens=config.extractor_tokens,
+    mesh=mesh,
   )

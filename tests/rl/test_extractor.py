@@ -6,6 +6,7 @@ import pytest
 import tiny_checkpoint
 
 from asc_jax import config as config_lib
+from asc_jax import sharding
 from asc_jax.corver import triplets, verify
 from asc_jax.rl import extractor, sampler
 from asc_jax.rl.sampler import Sampling
@@ -52,7 +53,7 @@ def test_completions_are_those_of_transformers(checkpoint, section, monkeypatch)
 
   monkeypatch.setattr(extractor, "ROWS", 3)
   monkeypatch.setattr(extractor, "REST", 24)
-  made = extractor.load(section, dtype="float32", mesh=None)
+  made = extractor.load(section, dtype="float32", mesh=sharding.make_mesh(tensor=2))
   requests = [triplets.extractor_prompt(s) for s in SENTENCES]
   found = made(requests)
   model = AutoModelForCausalLM.from_pretrained(checkpoint)
