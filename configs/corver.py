@@ -16,18 +16,21 @@ Hardware and the command stand in the policy's own file, configs/corver_*.py.
 
 from asc_jax.config import apply_method, default_config
 
-POLICIES = {  # checkpoint folder, mastered anchors (the paper's, for the small ones)
-  "llama3b": ("Llama-3.2-3B-Instruct", 1000),
-  "llama8b": ("Llama-3.1-8B-Instruct", 0),
-  "olmo13b": ("OLMo-2-1124-13B-Instruct", 0),
-  "qwen4b": ("Qwen3-4B", 1000),
-  "qwen8b": ("Qwen3-8B", 0),
+# Checkpoint folder, mastered anchors (the small ones have some), learning rate, KL weight.
+POLICIES = {
+  "llama3b": ("Llama-3.2-3B-Instruct", 1000, 1e-5, 1e-3),
+  "llama8b": ("Llama-3.1-8B-Instruct", 0, 1e-5, 1e-3),
+  "olmo13b": ("OLMo-2-1124-13B-Instruct", 0, 3e-6, 0.01),
+  "qwen4b": ("Qwen3-4B", 1000, 1e-5, 1e-3),
+  "qwen8b": ("Qwen3-8B", 0, 1e-5, 1e-3),
+  "qwen14b": ("Qwen3-14B", 0, 2.5e-5, 0.0),
 }
 
 
 def get_config(policy="llama8b"):
   config = apply_method(default_config(), "corver")
-  config.model.path, config.corver.anchors = POLICIES[policy]
+  path, anchors, learning_rate, beta = POLICIES[policy]
+  config.model.path, config.corver.anchors = path, anchors
   config.model.lora.rank = 128
   config.model.lora.alpha = 256.0
   config.mesh.fsdp = -1
@@ -44,8 +47,8 @@ def get_config(policy="llama8b"):
   config.corver.index = "wikipedia_index"
   config.corver.pass_rates = "pass_rates.jsonl"
 
-  config.loss.beta = 1e-3
-  config.optimizer.learning_rate = 1e-5
+  config.loss.beta = beta
+  config.optimizer.learning_rate = learning_rate
   config.optimizer.schedule = "cosine"
   config.optimizer.warmup_steps = 3  # 0.03 of the steps
 

@@ -16,7 +16,4 @@ COMMON = runpy.run_path(str(pathlib.Path(__file__).with_name("corver.py")))
 
 
 def get_config():
-  config = COMMON["get_config"]("olmo13b")
-  config.loss.beta = 0.01
-  config.optimizer.learning_rate = 3e-6
-  return config
+  return COMMON["get_config"]("olmo13b")

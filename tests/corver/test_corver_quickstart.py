@@ -42,6 +42,7 @@ def test_the_papers_settings():
     "corver_olmo13b": (3e-6, 1e-2),
     "corver_qwen4b": (1e-5, 1e-3),
     "corver_qwen8b": (1e-5, 1e-3),
+    "corver_qwen14b": (2.5e-5, 0.0),
   }
 
 
