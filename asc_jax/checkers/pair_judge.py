@@ -8,7 +8,6 @@ that reads A, B or C (equally good).
 
 from __future__ import annotations
 
-import hashlib
 import importlib.resources
 import pathlib
 import re
@@ -102,7 +101,7 @@ def load(
     path: what `models.checkpoints.load` takes.
     rubric: a name of `rubrics()`, or a text file.
     window: tokens of a prompt at most.
-    dtype: compute type.
+    dtype: of weights and computation.
     mesh: where the weights go.
 
   Raises:
@@ -120,7 +119,7 @@ def load(
   for letter in LETTERS:
     if len(tokenizer(letter, add_special_tokens=False)["input_ids"]) != 1:
       raise UserError(f"{letter!r} is no single token of {path}'s tokenizer; take another judge")
-  state, _ = checkpoints.load(path, dtype=dtype, param_dtype=dtype, mesh=mesh)
+  state, _, digest = base.read_decoder(path, template, dtype=dtype, mesh=mesh)
   says = jnp.asarray(
     np.stack([reading(tokenizer, state.config.vocab_size, letter.lower()) for letter in LETTERS])
   )  # bool[3, V]
@@ -129,7 +128,7 @@ def load(
     tokenizer,
     lambda left, right: [{"role": "user", "content": left + right}],
     lambda logits: jax.nn.logsumexp(logits[..., None, :], axis=-1, where=says),
-    weights_hash=hashlib.sha256((base.path_hash(path) + template).encode()).hexdigest()[:16],
+    weights_hash=digest,
     window=window,
   )
   judge.rubric = rubric if known else pathlib.Path(rubric).stem

@@ -11,7 +11,7 @@ count as half a win. The probes need base answers alone: each is set against its
 against itself padded, and against itself with an error planted. A rubric is fit for use where
 copied form and padding win nothing and planted errors lose.
 
-Judgements are appended to --out (judgements.jsonl in the first RUN) a question at a time, and
+The judge's weights are split over all devices. Judgements are appended to --out (judgements.jsonl in the first RUN) a question at a time, and
 the same command goes on where a killed one stopped. Prints Table 17; `asc_jax.report` takes
 the file as --judgements=FILE.
 """
@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from absl import logging
 from tqdm import tqdm
 
-from asc_jax import cli
+from asc_jax import cli, sharding
 from asc_jax.checkers import pair_judge
 from asc_jax.config import Field
 from asc_jax.data import files
@@ -43,6 +43,7 @@ def main(
   probes: bool,
   questions: int | None,
   seed: int,
+  dtype: str = "float32",
 ) -> None:
   """Judges what is not judged yet and prints the rates."""
   if not judge:
@@ -62,8 +63,10 @@ def main(
   read(target)  # a damaged one is refused before weights load
   files.make_folder(target.parent, "--out")
   found = []
+  mesh = sharding.make_mesh(tensor=-1)
   for rubric in chosen:
-    found += judge_all(pairs, pair_judge.load(judge, rubric), runs.names([judge])[0], target)
+    loaded = pair_judge.load(judge, rubric, dtype=dtype, mesh=mesh)
+    found += judge_all(pairs, loaded, runs.names([judge])[0], target)
   if not found:
     raise UserError("every pair is too long for the judge; shorten the passages or take another")
   for task, count in collections.Counter(pair.task for pair in pairs).items():
@@ -137,7 +140,7 @@ def judgement(name: str, rubric: str, pair, forward: str, backward: str) -> pair
 
 def key_of(row: pairwise.Judgement) -> tuple[str, ...]:
   """What is judged once: all but the verdicts."""
-  return tuple(list(row.values())[:7])  # type: ignore[arg-type]
+  return row["judge"], row["rubric"], row["task"], row["corpus"], row["id"], row["a"], row["b"]
 
 
 def read(path: pathlib.Path) -> list[pairwise.Judgement]:
@@ -163,4 +166,5 @@ if __name__ == "__main__":
       None, "first questions judged of each corpus; None: all", int, low=1, optional=True
     ),
     seed=Field(0, "of the planted errors", int, low=0),
+    dtype=Field("float32", "the judge's weights and computation", choices=("float32", "bfloat16")),
   )

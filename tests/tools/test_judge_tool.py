@@ -31,7 +31,7 @@ class Lengthy:
 @pytest.fixture
 def judge(monkeypatch):
   made = Lengthy()
-  monkeypatch.setattr(pair_judge, "load", lambda path, rubric: made)
+  monkeypatch.setattr(pair_judge, "load", lambda path, rubric, **_: made)
   return made
 
 
