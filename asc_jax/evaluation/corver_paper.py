@@ -80,9 +80,7 @@ def load(path: pathlib.Path, name: str) -> Run:
       f"{path}: no records/*.jsonl; give a workdir in which asc_jax.main ran with config.corver.on"
     )
   rows = [row for file in files for row in records.read(file, Completion)]
-  keys = {(r["step"], r["corpus"], r["id"], r["answer_index"]) for r in rows}
-  if len(keys) < len(rows):
-    raise UserError(f"{path}: the same answer is recorded twice; keep one file a step and corpus")
+  runs.refuse_repeats(path, rows)
   config, curves = path / "config.json", path / "metrics.jsonl"
   try:
     flat = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
@@ -92,19 +90,10 @@ def load(path: pathlib.Path, name: str) -> Run:
   return Run(
     name,
     flat,
-    by_corpus(rows, 0),
-    by_corpus(rows, last) if last else {},
+    runs.by_corpus(rows, 0),
+    runs.by_corpus(rows, last) if last else {},
     logs.read_metrics(curves) if curves.exists() else [],
   )
-
-
-def by_corpus(rows: Sequence[Completion], step: int) -> dict[str, list[Completion]]:
-  """The rows of one step, by corpus in order of appearance."""
-  found: dict[str, list[Completion]] = {}
-  for row in rows:
-    if row["step"] == step:
-      found.setdefault(row["corpus"], []).append(row)
-  return found
 
 
 def bases(found: Sequence[Run]) -> dict[str, Mapping[str, list[Completion]]]:
@@ -195,11 +184,11 @@ def table_2(found: Sequence[Run]) -> Table | None:
         break
     else:
       continue
-    before = _means(full.after)
-    rows.append([Cell(f"{model}, CorVer"), *_cells(before), Cell("")])
+    whole = _means(full.after)
+    rows.append([Cell(f"{model}, CorVer"), *_cells(whole), Cell("")])
     for run in ablated:
       mean, label = _means(run.after), "; ".join(sorted(lacking[run.name]))
-      change = f"{mean.correct - before.correct:+.1f}"
+      change = f"{mean.correct - whole.correct:+.1f}"
       rows.append([Cell(f"{model}, {label}"), *_cells(mean), Cell(change)])
   if not rows:
     return None

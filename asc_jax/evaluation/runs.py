@@ -10,7 +10,7 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from asc_jax.evaluation import records as records_lib
 from asc_jax.evaluation.records import Record
@@ -18,6 +18,8 @@ from asc_jax.types import UserError
 
 CORPORA = ("asqa", "ragtruth", "clapnq", "eli5", "expertqa")  # the paper's, in its order
 BASE = "base"  # the label of the model that nothing was trained on
+
+Row = TypeVar("Row", bound=Mapping)  # a Record, or another kind with run, step, corpus and id
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,13 +108,17 @@ def load(path: pathlib.Path, name: str) -> list[Run]:
   for row in rows:
     by_run.setdefault(row["run"], []).append(row)
   for run_rows in by_run.values():
-    keys = {(r["step"], r["corpus"], r["id"], r["answer_index"]) for r in run_rows}
-    if len(keys) < len(run_rows):
-      raise UserError(f"{path}: the same answer is recorded twice; keep one file a step and corpus")
+    refuse_repeats(path, run_rows)
   if len(by_run) < 2:
     return [Run(name, _renamed(rows, name), curves)]
   runs = [Run(run, run_rows, []) for run, run_rows in by_run.items()]
   return [*runs, Run(name, [], curves)] if curves else runs
+
+
+def refuse_repeats(path: pathlib.Path, rows: Sequence[Row]) -> None:
+  """Raises UserError where one run's rows hold an answer twice."""
+  if len({(r["step"], r["corpus"], r["id"], r["answer_index"]) for r in rows}) < len(rows):
+    raise UserError(f"{path}: the same answer is recorded twice; keep one file a step and corpus")
 
 
 def _metrics_problem(row: Any) -> str | None:
@@ -179,9 +185,9 @@ def split(found: Sequence[Run]) -> tuple[Setting | None, list[Setting]]:
   return (Setting(BASE, {c: base[c] for c in order}) if base else None), settings
 
 
-def by_corpus(rows: Sequence[Record], step: int) -> dict[str, list[Record]]:
-  """The rows of one step, by corpus in order of appearance."""
-  found: dict[str, list[Record]] = {}
+def by_corpus(rows: Sequence[Row], step: int) -> dict[str, list[Row]]:
+  """The rows of one step, of any kind of record, by corpus in order of appearance."""
+  found: dict[str, list[Row]] = {}
   for row in rows:
     if row["step"] == step:
       found.setdefault(row["corpus"], []).append(row)

@@ -80,13 +80,14 @@ def study(cells: Cells, resamples: int) -> Iterator[tuple[str, Shares]]:
     for (model, corpus), rows in cells.items():
       _, found = metrics.question_sums(rows, metrics.origin(instrument))  # [Q, 2, 2]
       sums.append(found.sum(axis=0))
-      # One seed a corpus: models that answered the same questions get the same draws.
-      seed = corpora.index(corpus)
-      drawn.append(ratios(bootstrap.resampled(found, resamples=resamples, seed=seed)))
+      own = None
+      if len(found) >= bootstrap.MIN_QUESTIONS:
+        # One seed a corpus: models that answered the same questions get the same draws.
+        seed = corpora.index(corpus)
+        own = ratios(bootstrap.resampled(found, resamples=resamples, seed=seed))
       name = f"{model}, {corpus}, {instrument}"
-      enough = len(found) >= bootstrap.MIN_QUESTIONS
-      yield name, _shares(sums[-1][:, 1].sum(), ratios(sums[-1]), drawn[-1] if enough else None)
-      drawn[-1] = drawn[-1] if enough else np.full_like(drawn[-1], np.nan)
+      yield name, _shares(sums[-1][:, 1].sum(), ratios(sums[-1]), own)
+      drawn.append(np.full((resamples, 3), np.nan) if own is None else own)
     if len(cells) > 1:
       point = with_ratio(ratios(np.stack(sums))[:, :2].mean(axis=0))
       mean = with_ratio(np.stack(drawn)[..., :2].mean(axis=0))

@@ -1,12 +1,9 @@
 """The provenance study against shares and intervals worked out in a loop, and what it samples."""
 
 import pathlib
-import sys
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "evaluation"))
 import synthetic_records as synthetic
 
 from asc_jax import config as config_lib
