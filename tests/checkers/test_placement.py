@@ -16,7 +16,7 @@ from tiny_checkpoints import (
 )
 
 from asc_jax import checkers, sharding
-from asc_jax.checkers import placement
+from asc_jax.checkers import minicheck_t5, placement, shared_document
 from asc_jax.config import default_config
 from asc_jax.types import UserError
 
@@ -43,13 +43,28 @@ def write_nli(folder):
 WRITERS = {"judge": write_judge, "minicheck_t5": write_t5, "nli": write_nli}
 
 
+# Eight rows a batch, so that eight devices have one each, of the one length that is used.
+TOKENS = {"judge": 8 * 256, "minicheck_t5": 8 * 512, "nli": 8 * 100}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_shape():
+  """One program an instrument to compile, not one a length."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(shared_document, "PREFIX_BUCKETS", (1024,))
+    patch.setattr(shared_document, "REST_BUCKETS", (256,))
+    patch.setattr(minicheck_t5, "BUCKETS", (512,))
+    yield
+
+
 @pytest.fixture(scope="module", params=WRITERS)
 def section(request, tmp_path_factory):
   """The section `checker` of a config for a tiny instrument."""
   folder = tmp_path_factory.mktemp(request.param)
   WRITERS[request.param](folder)
   section = default_config().checker
-  section.update({"name": request.param, "path": str(folder), "tokens_per_batch": 512})
+  name = request.param
+  section.update({"name": name, "path": str(folder), "tokens_per_batch": TOKENS[name]})
   return section
 
 
@@ -106,6 +121,15 @@ def test_a_decoder_has_its_own_type_and_another_hash(section, exact):
   assert checker.weights_hash != exact[0].weights_hash  # a cache keeps both
   scores = checker.score(*zip(*PAIRS[:2], strict=True))
   assert 0 < np.abs(scores - exact[1][:2]).max() < 0.1
+
+
+def test_rows_are_split_where_they_divide():
+  mesh = sharding.make_mesh(2, 2, 2)
+  tokens, lengths = placement.rows(mesh, np.zeros((16, 3)), np.zeros(16))
+  assert {s.data.shape for s in tokens.addressable_shards} == {(2, 3)}
+  assert {s.data.shape for s in lengths.addressable_shards} == {(2,)}
+  (odd,) = placement.rows(mesh, np.zeros((5, 3)))
+  assert {s.data.shape for s in odd.addressable_shards} == {(5, 3)}
 
 
 @pytest.mark.parametrize("devices", ["8", "one", "-1", "1,,2", ""])
