@@ -161,6 +161,8 @@ def main() -> None:
     for arm in args.arms.split(","):
       for seed in args.seeds.split(","):
         run(arm, int(seed), args)
+  if not pathlib.Path(args.records).exists():
+    parser.error(f"{args.records} does not exist; run an arm first")
   lines = pathlib.Path(args.records).read_text(encoding="utf-8").splitlines()
   print(table([json.loads(line) for line in lines]))
 
