@@ -229,8 +229,8 @@ FIELDS: dict[str, Field] = {
   "optimizer.learning_rate": _float(1e-6, "peak learning rate of AdamW (paper: 1e-6)"),
   "optimizer.schedule": _str("constant", "after the warm-up", ("constant", "linear", "cosine")),
   "optimizer.warmup_steps": _int(36, "linear warm-up, in updates (paper: 36)"),
-  "optimizer.b1": _float(0.9, "Adam's first decay", high=1.0),
-  "optimizer.b2": _float(0.999, "Adam's second decay", high=1.0),
+  "optimizer.b1": _float(0.9, "Adam's first decay", high=0.999999),
+  "optimizer.b2": _float(0.999, "Adam's second decay", high=0.999999),
   "optimizer.eps": _float(1e-8, "Adam's epsilon"),
   "optimizer.weight_decay": _float(0.0, "decoupled weight decay, a step at learning rate 1"),
   "optimizer.clip_norm": _float(1.0, "global norm to which gradients are clipped; 0 does not clip"),
@@ -610,6 +610,11 @@ def _check_corver(config: config_dict.ConfigDict) -> None:
     raise UserError(
       f"config.corver.zone_low={own.zone_low}, zone_high={own.zone_high} and "
       f"zone_samples={own.zone_samples} must rise"
+    )
+  tags = (own.think_tag, own.answer_tag)
+  if not all(map(str.isidentifier, tags)) or tags[0] == tags[1]:
+    raise UserError(
+      f"config.corver.think_tag={own.think_tag} and answer_tag={own.answer_tag} must be two words"
     )
   if own.on and config.rollout.group_size == 1 and config.train.steps:
     raise UserError(

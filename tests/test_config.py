@@ -71,6 +71,10 @@ def test_every_method_validates_and_leaves_nothing_behind(method):
     ("rollout.temperature", 0.0, "same answer every time"),
     ("eval.path", "some/file", "needs config.eval.corpus"),
     ("mesh.tensor", 0, "at least 1, or -1"),
+    ("train.epochs", 1e308, "lies in"),  # as many steps are no number
+    ("optimizer.b1", 1.0, "lies in"),  # divides by 1 - b1
+    ("corver.think_tag", "", "must be two words"),
+    ("corver.think_tag", "answer", "must be two words"),
     ("method", "gpro", "did you mean grpo?"),
   ],
 )

@@ -70,6 +70,8 @@ def check(path: str | os.PathLike, settings: Mapping[str, Any]) -> dict[str, int
     UserError: the file was made with other settings, or is none.
   """
   path = pathlib.Path(path)
+  if path.is_dir():
+    raise UserError(f"config.corver.pass_rates={path} is a folder; name a file")
   if not path.exists() or not path.read_bytes():
     return {}
   made_with, passed = read(path)

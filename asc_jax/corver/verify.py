@@ -86,6 +86,8 @@ def parse_levels(text: str) -> Levels:
   try:
     pairs = [pair.split(":") for pair in values.split(",")]
     levels = Levels(tuple(int(a) for a, _ in pairs), tuple(float(b) for _, b in pairs))
+    if not np.isfinite(levels.rewards).all():
+      raise ValueError(levels.rewards)
   except ValueError:
     raise UserError(
       f"config.corver.levels={text!r} is not a list of count:reward like {PRESETS['four_level'][1]}"

@@ -27,8 +27,19 @@ from jax.experimental.pallas.ops.tpu import splash_attention
 from jax.sharding import PartitionSpec
 
 from asc_jax import sharding
+from asc_jax.types import UserError
 
 BLOCK = 128  # queries a block on CPUs; sequences are padded to it on TPUs
+
+
+def check_backend(name: str) -> None:
+  """Raises UserError where the devices that are here have no such kernel."""
+  needs = {"splash": "tpu", "cudnn": "gpu"}.get(name)
+  if needs and jax.default_backend() != needs:
+    raise UserError(
+      f"config.model.attention={name} runs on a {needs.upper()}, and here is a "
+      f"{jax.default_backend().upper()}; auto picks what does"
+    )
 
 
 def attend(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 
 from asc_jax import sharding
-from asc_jax.models import decoder, families, gguf, safetensors, streaming
+from asc_jax.models import attention, decoder, families, gguf, safetensors, streaming
 from asc_jax.models.decoder import DecoderConfig, DecoderState
 from asc_jax.models.export import export, export_adapter
 from asc_jax.models.lora import LoraConfig
@@ -83,6 +83,9 @@ def load(
     UserError: naming the file, field or tensor that is wrong; before any weight is read.
   """
   checkpoint, source = _open(path, compute | {"dtype": dtype})
+  attention.check_backend(checkpoint.config.attention)
+  if lora is not None:
+    _check_targets(checkpoint, lora)
   tokenizer = load_tokenizer(path)
   param_dtype = param_dtype or ("float32" if lora is None else dtype)
   params = streaming.read_params(source, checkpoint.config, param_dtype, mesh)
@@ -184,6 +187,17 @@ def _check_names(config: DecoderConfig, source: streaming.Source) -> tuple[str, 
         f"asks for {list(shape)}"
       )
   return tuple(skipped)
+
+
+def _check_targets(checkpoint: Checkpoint, lora: LoraConfig) -> None:
+  """Some projection of the model must get an adapter."""
+  leaves = families.leaves(checkpoint.config, families.abstract(checkpoint.config))
+  names = {part for leaf in leaves for part in leaf.path.split("/")}
+  if not names & set(lora.targets):
+    raise UserError(
+      f"config.model.lora.targets={','.join(lora.targets)} names no projection of "
+      f"{checkpoint.path}, a {checkpoint.config.family} model"
+    )
 
 
 def _with_adapter(state: DecoderState, lora: LoraConfig, mesh, seed: int) -> DecoderState:

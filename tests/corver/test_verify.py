@@ -40,6 +40,7 @@ def test_levels_are_one_flag(text, starts, rewards):
     ("0:0,5:1,5:2", "do not rise from 0"),
     ("0:0,five:1", "not a list of count:reward"),
     ("0:0:1", "not a list of count:reward"),
+    ("0:0,5:nan", "not a list of count:reward"),
     ("", "not a list of count:reward"),
     ("low", "is count:reward pairs or one of"),
   ],

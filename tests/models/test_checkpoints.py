@@ -63,10 +63,10 @@ def no_reading(monkeypatch):
   monkeypatch.setattr(streaming, "read_params", fail)
 
 
-def refused(folder, monkeypatch, match):
+def refused(folder, monkeypatch, match, **settings):
   no_reading(monkeypatch)
   with pytest.raises(UserError, match=match) as info:
-    checkpoints.load(folder)
+    checkpoints.load(folder, **settings)
   assert "\n" not in str(info.value)
 
 
@@ -142,6 +142,13 @@ def test_a_broken_file_is_refused(folder, monkeypatch):
 def test_a_config_that_is_not_supported_says_which_field(folder, monkeypatch, changes, match):
   edit_config(folder, **changes)
   refused(folder, monkeypatch, match)
+
+
+def test_settings_that_suit_neither_machine_nor_model_are_named(folder, monkeypatch):
+  if jax.default_backend() != "tpu":
+    refused(folder, monkeypatch, "attention=splash runs on a TPU", attention="splash")
+  match = r"targets=in_proj_z,in_proj_b names no projection of .*, a qwen2 model"
+  refused(folder, monkeypatch, match, lora=LoraConfig(2, targets=("in_proj_z", "in_proj_b")))
 
 
 def test_missing_files_are_named(folder, tmp_path, monkeypatch):
