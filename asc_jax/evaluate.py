@@ -32,6 +32,7 @@ from ml_collections import config_dict
 from asc_jax import cli
 from asc_jax import config as config_lib
 from asc_jax.config import Field
+from asc_jax.data import files
 from asc_jax.types import UserError
 
 BASE = "base"
@@ -72,7 +73,7 @@ def main(config, workdir: str, models: str | None, instruments: str | None) -> N
   """Answers, scores and writes what is not there yet, and prints a table a corpus."""
   # jax and the model code load after the flags are known to be right.
   from asc_jax.evaluation import metrics, tables
-  from asc_jax.rl import checkpointing, loop
+  from asc_jax.rl import loop
 
   folder = pathlib.Path(workdir)
   if config.corver.on:
@@ -87,7 +88,7 @@ def main(config, workdir: str, models: str | None, instruments: str | None) -> N
   mesh = loop.make_mesh(config)
   missing = not all(job.path.exists() for job in jobs)
   scorers = load_instruments(config, split_names(instruments), mesh) if missing else []
-  checkpointing.make_workdir(folder)  # nothing is written before all else is right
+  files.make_folder(folder, "--workdir")  # nothing is written before all else is right
   write_settings(folder, settings)
   answers = run(jobs, mesh, scorers)
   for corpus, of_models in answers.items():

@@ -13,7 +13,6 @@ import json
 import os
 import pathlib
 import shutil
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,17 +108,6 @@ def check_workdir(workdir: pathlib.Path) -> None:
     raise UserError(
       f"--workdir={workdir} cannot be written ({nearest} {reason}); choose another folder"
     )
-
-
-def make_workdir(workdir: pathlib.Path) -> None:
-  """Makes the folder, and raises UserError where nothing can be written there."""
-  try:
-    workdir.mkdir(parents=True, exist_ok=True)
-    tempfile.TemporaryFile(dir=workdir).close()
-  except OSError as error:
-    raise UserError(
-      f"--workdir={workdir} cannot be written ({error.strerror}); choose another folder"
-    ) from error
 
 
 def restore(workdir: pathlib.Path, step: int, like: Any) -> Any:

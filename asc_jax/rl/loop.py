@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from asc_jax import checkers, sharding
 from asc_jax import config as config_lib
-from asc_jax.data import corpora, pipeline, splits
+from asc_jax.data import corpora, files, pipeline, splits
 from asc_jax.models import checkpoints, decoder, lora
 from asc_jax.rl import checkpointing, logs, rollouts, update
 from asc_jax.text import prompts
@@ -138,7 +138,7 @@ class Loop:
     with self.clock("load weights"):
       self.checker = self.load_checker()
       if workdir is not None:
-        checkpointing.make_workdir(workdir)  # nothing is written before all else is right
+        files.make_folder(workdir, "--workdir")  # nothing is written before all else is right
       model = self._load_model()
     optimizer, schedule = update.make_optimizer(
       config.optimizer, self.steps * config.train.updates_per_batch

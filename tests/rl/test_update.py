@@ -62,7 +62,7 @@ def test_log_probs_in_micro_batches_keep_their_order(policy, batch, settings_con
     policy, batch.prompts, batch.rollout.tokens, update.objective(settings_config)
   )
   # Values reach -13, and a product's order of sums depends on its shape and the processor.
-  np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-5)
+  np.testing.assert_allclose(parts, whole, rtol=5e-6, atol=1e-5)  # under 1e-4 everywhere
 
 
 def test_one_device_equals_eight(policy, batch, settings_config):
