@@ -32,9 +32,8 @@ def ints(mesh, *shape):
   return jax.ShapeDtypeStruct(shape, jnp.int32, sharding=sharding.batch_spec(mesh))
 
 
-# SmolLM2 is a Llama, with heads that the mesh does not divide; InternLM2 is one under other
-# names (test_internlm2.py).
-@pytest.mark.parametrize("family", [name for name in hf.CONFIGS if not name.startswith("llama")])
+# InternLM2 is a Llama under other names (test_internlm2.py).
+@pytest.mark.parametrize("family", list(hf.CONFIGS))
 def test_update_and_decoding(tpu_mesh, family):
   state = abstract(family, tpu_mesh)
   tokens, lengths = ints(tpu_mesh, B, P), ints(tpu_mesh, B)
