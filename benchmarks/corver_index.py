@@ -83,13 +83,13 @@ def cost_of_models(path: str, drawn: Drawn, opened: index.Index) -> tuple[float,
   generated = verify.CorpusVerifier(opened.counts, triplets.generated(generate), levels)
   judge = checkers.load("judge", path)
   asked, documents = zip(*drawn.values(), strict=True)
-  costs = []
-  for call in (lambda: generated(asked), lambda: judge.score(documents, asked)):
-    call()  # compiles
-    costs.append(timed(call, len(asked))[1])
-  found = sum(map(bool, triplets.generated(generate)(asked)))
-  print(f"{path} wrote a triplet for {found} of {len(asked)} sentences")
-  return costs[0], costs[1]
+  found = sum(verdict.triplet is not None for verdict in generated(asked))  # and compiles
+  print(f"{path} wrote a triplet to look up for {found} of {len(asked)} sentences", flush=True)
+  judge.score(documents, asked)  # compiles
+  return (
+    timed(lambda: generated(asked), len(asked))[1],
+    timed(lambda: judge.score(documents, asked), len(asked))[1],
+  )
 
 
 def main(corpus: str, queries: int, sentences: int, model: str) -> None:

@@ -1,10 +1,10 @@
 """Times one GRPO step of SmolLM2-135M's shape in float32, full fine-tune.
 
-  python benchmarks/step.py [--prompt=512] [--answer=64] [--group=8] [--runs=3]
+  python benchmarks/step.py [--prompt=512] [--answer=64] [--group=8] [--runs=3] [--remat=dots]
 
 Prints the machine's float32 matrix-product and copy rates, then medians of the
-generation, the reference, the update (forward, backward and AdamW) and the whole
-step, the FLOPs of the update's matrix products, and the peak memory of the process. Weights are
+generation, the reference, the gradients (forward and backward), the update (these and
+AdamW) and the whole step, and the peak memory of the process. Weights are
 random: times do not depend on their values, and answers run to their full length.
 """
 
@@ -15,6 +15,7 @@ import functools
 import resource
 import statistics
 import time
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -83,68 +84,86 @@ def batch_of(prompts: Prompts, rollout, key) -> Batch:
   )
 
 
+class Step(NamedTuple):
+  """Seconds of a step's parts and the FLOPs of the update's matrix products."""
+
+  generation: float
+  reference: float
+  gradients: float  # forward and backward
+  update: float  # the same and AdamW
+  flops: float
+
+
+def measure(args: argparse.Namespace) -> Step:
+  """Compiles and times each part of a step on one batch of answers."""
+  config = config_lib.default_config()
+  config.data.batch_size = 1
+  config.rollout.temperature = 1.0
+  settings = update.objective(config)
+  optimizer, schedule = update.make_optimizer(config.optimizer, 100)
+  init = functools.partial(decoder.init, smollm2(remat=args.remat))
+  model = jax.jit(init)(jax.random.key(0))
+  reference = jax.tree.map(jnp.copy, model)
+  train = update.init(model, optimizer, sharding.make_mesh())
+  tokens = jax.random.randint(jax.random.key(1), (1, args.prompt), 3, 49_152)
+  prompts = Prompts(tokens, jnp.array([args.prompt]), jnp.array([0], jnp.uint32))
+  sampling = sampler.Sampling(args.group, args.answer, temperature=1.0)
+
+  def draw():
+    return sampler.sample(reference, prompts, jax.random.key(2), sampling)
+
+  generation = timed(draw, args.runs)
+  batch = batch_of(prompts, draw(), jax.random.key(3))
+
+  def score():
+    return update.log_probs(reference, prompts, batch.rollout.tokens, settings)
+
+  scored = timed(score, args.runs)
+  batch = batch._replace(ref_logps=score())
+  gradients = functools.partial(update.gradients, settings=settings)
+  compiled = jax.jit(gradients)
+  differentiated = timed(lambda: compiled(reference, batch), args.runs)
+  step = update.make_update(optimizer, schedule, gradients).lower(train, batch).compile()
+
+  def updated():
+    nonlocal train
+    train, _ = step(train, batch)
+    return train.step
+
+  seconds = timed(updated, args.runs)
+  return Step(generation, scored, differentiated, seconds, matmul_flops(step.as_text()))
+
+
 def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
   parser.add_argument("--prompt", type=int, default=512)
   parser.add_argument("--answer", type=int, default=64)
   parser.add_argument("--group", type=int, default=8)
   parser.add_argument("--runs", type=int, default=3)
+  parser.add_argument("--remat", default="dots", help="block: less memory, more computed again")
   args = parser.parse_args()
 
   gflops, gbytes = machine_rates()
   print(f"machine: {gflops:.0f} GFLOP/s float32 matrix product, {gbytes:.1f} GB/s copy")
-
-  config = config_lib.default_config()
-  config.data.batch_size = 1
-  config.rollout.temperature = 1.0
-  settings = update.objective(config)
-  mesh = sharding.make_mesh()
-  optimizer, schedule = update.make_optimizer(config.optimizer, 100)
-  model = jax.jit(functools.partial(decoder.init, smollm2()))(jax.random.key(0))
-  reference = jax.tree.map(jnp.copy, model)
-  train = update.init(model, optimizer, mesh)
-  tokens = jax.random.randint(jax.random.key(1), (1, args.prompt), 3, 49_152)
-  prompts = Prompts(tokens, jnp.array([args.prompt]), jnp.array([0], jnp.uint32))
-  draw = functools.partial(
-    sampler.sample,
-    settings=sampler.Sampling(args.group, args.answer, temperature=1.0),
-  )
-  generation = timed(lambda: draw(reference, prompts, jax.random.key(2)), args.runs)
-  batch = batch_of(prompts, draw(reference, prompts, jax.random.key(2)), jax.random.key(3))
-  scored = timed(
-    lambda: update.log_probs(reference, batch.prompts, batch.rollout.tokens, settings), args.runs
-  )
-  batch = batch._replace(
-    ref_logps=update.log_probs(reference, batch.prompts, batch.rollout.tokens, settings)
-  )
-  step = (
-    update.make_update(optimizer, schedule, functools.partial(update.gradients, settings=settings))
-    .lower(train, batch)
-    .compile()
-  )
-  seconds = []
-  for _ in range(args.runs + 1):
-    start = time.perf_counter()
-    train, _ = step(train, batch)
-    jax.block_until_ready(train.step)
-    seconds.append(time.perf_counter() - start)
-  updated = statistics.median(seconds[1:])
-  flops = matmul_flops(step.as_text())
-
-  name = f"P = {args.prompt}, T = {args.answer}, G = {args.group}"
+  step = measure(args)
   made = args.group * args.answer
-  print(f"generation  {generation:7.2f} s  ({made / generation:.1f} tokens/s, {name})")
-  print(f"reference   {scored:7.2f} s")
   print(
-    f"update      {updated:7.2f} s  ({flops / 1e9:.0f} GFLOP, {flops / updated / 1e9:.0f} GFLOP/s)"
+    f"generation  {step.generation:7.2f} s  ({made / step.generation:.1f} tokens/s, "
+    f"P = {args.prompt}, T = {args.answer}, G = {args.group})"
   )
-  print(f"whole step  {generation + scored + updated:7.2f} s")
+  print(f"reference   {step.reference:7.2f} s")
+  print(f"gradients   {step.gradients:7.2f} s")
+  print(
+    f"update      {step.update:7.2f} s  (gradients and AdamW: {step.flops / 1e9:.0f} GFLOP, "
+    f"{step.flops / step.update / 1e9:.0f} GFLOP/s)"
+  )
+  print(f"whole step  {step.generation + step.reference + step.update:7.2f} s")
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
   print(f"peak memory {peak:7.2f} GB")
   scale = 285 / gflops
   print(
-    f"at 285 GFLOP/s: generation {generation / scale:.1f} s, "
-    f"reference and update {(scored + updated) / scale:.1f} s"
+    f"at 285 GFLOP/s: generation {step.generation / scale:.1f} s, "
+    f"reference, forward and backward {(step.reference + step.gradients) / scale:.1f} s"
   )
 
 
