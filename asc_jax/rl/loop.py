@@ -287,10 +287,12 @@ class Loop:
     return self.model.reference()
 
   def update(self, batch: Any) -> dict[str, Weighted | Sample]:
-    """Applies the configured updates; metrics stay on the device."""
+    """Applies the configured updates; their metrics, added up, stay on the device."""
     with self.clock("compile and dispatch"), jax.set_mesh(self.mesh):
-      for _ in range(self.config.train.updates_per_batch):
-        self.train_state, metrics = self._update(self.train_state, batch)
+      self.train_state, metrics = self._update(self.train_state, batch)
+      for _ in range(self.config.train.updates_per_batch - 1):
+        self.train_state, more = self._update(self.train_state, batch)
+        metrics = {name: _added(metrics[name], more[name]) for name in more}
     return metrics
 
   # The loop.
@@ -365,6 +367,13 @@ class Loop:
           f"{bad} updates had a non-finite loss or gradient (config.train.max_bad_steps); "
           "lower config.optimizer.learning_rate or look at the last batch's metrics"
         )
+
+
+def _added(before: Weighted | Sample, after: Weighted | Sample) -> Weighted | Sample:
+  """A metric over two updates: sums add up; of a distribution the later one is shown."""
+  if isinstance(after, Weighted):
+    return Weighted(before[0] + after.total, before[1] + after.weight)
+  return after
 
 
 def write_step(

@@ -102,6 +102,25 @@ def test_a_run_ends_with_its_tables_and_digest(uninterrupted):
   assert len((workdir / "records" / "step_000004.jsonl").read_text().splitlines()) == 2
 
 
+def test_several_updates_a_batch_count_each_ones_metrics(config):
+  """Ratios and clipping move away from the sampling policy; all updates' are reported."""
+  config.train.updates_per_batch = 2
+  one = trainer.Trainer(config, None)
+  batch, _ = one.batch(next(one.iterator), 0)
+  with jax.set_mesh(one.mesh):
+    start = jax.tree.map(np.array, one.train_state)  # updates donate what they are given
+    middle, first = one._update(jax.device_put(start), batch)
+    _, second = one._update(middle, batch)
+  parts = [jax.device_get(metrics["loss/ratio"]) for metrics in (first, second)]
+  assert parts[0].total / parts[0].weight != parts[1].total / parts[1].weight
+
+  both = jax.device_get(one.update(batch))
+  assert int(one.train_state.step) == 2
+  np.testing.assert_allclose(both["loss/ratio"].total, parts[0].total + parts[1].total, rtol=1e-6)
+  np.testing.assert_allclose(both["loss/ratio"].weight, 2 * parts[0].weight)
+  assert both["advantage/sentence"].values.shape == batch.sentences.mask.shape
+
+
 @pytest.mark.parametrize("after", [1, 3])
 def test_kill_9_then_the_same_command_gives_the_same_parameters(
   checkpoint, uninterrupted, tmp_path, after
