@@ -8,7 +8,8 @@ and FOLDER (an exported model, or what else config.model.path could name). Left 
 base and, where DIR is a run itself, its newest checkpoint.
 
 --instruments names who scores the sentences besides config.checker, with commas between:
-minicheck_t5:FOLDER,lexical.
+minicheck_t5:FOLDER,lexical. With config.corver.on the answers are judged by their aliases and
+the sentences by config.corver's verifier instead.
 
 config.eval says on what (corpus and path, several with commas between; split; questions)
 and how (answers, temperature, max_tokens). DIR/records/CORPUS/MODEL_STEP.jsonl is written
@@ -36,10 +37,8 @@ from asc_jax.data import files
 from asc_jax.types import UserError
 
 BASE = "base"
-# To what is answered and scored.
-IRRELEVANT = (
-  "checker.devices", "corver.", "dpo.", "loss.", "mesh.", "optimizer.", "sft.", "train.",
-)  # fmt: skip
+# To what is answered and scored; so is `corver.` where it is off.
+IRRELEVANT = ("checker.devices", "dpo.", "loss.", "mesh.", "optimizer.", "sft.", "train.")
 
 
 class Model(NamedTuple):
@@ -72,28 +71,25 @@ class Job(NamedTuple):
 def main(config, workdir: str, models: str | None, instruments: str | None) -> None:
   """Answers, scores and writes what is not there yet, and prints a table a corpus."""
   # jax and the model code load after the flags are known to be right.
-  from asc_jax.evaluation import metrics, tables
+  from asc_jax.evaluation import completions
   from asc_jax.rl import loop
 
   folder = pathlib.Path(workdir)
-  if config.corver.on:
-    raise UserError("config.corver.on: asc_jax.main evaluates such policies, before and after")
+  kind = completions.evaluator_of(config)
   if not config.eval.questions:
     raise UserError("config.eval.questions=0 leaves nothing to evaluate; give at least 1")
   found = find_models(config, folder, models)
   jobs = find_jobs(found, folder)
   settings = {"config": relevant(config), "instruments": instruments}
-  check_folder(folder, settings, jobs)
+  check_folder(folder, settings, jobs, kind.schema)
   loop.set_compilation_cache(config.train.compilation_cache)
   mesh = loop.make_mesh(config)
   missing = not all(job.path.exists() for job in jobs)
-  scorers = load_instruments(config, split_names(instruments), mesh) if missing else []
+  scorers = load_scorers(config, split_names(instruments), mesh) if missing else {}
   files.make_folder(folder, "--workdir")  # nothing is written before all else is right
   write_settings(folder, settings)
-  answers = run(jobs, mesh, scorers)
-  for corpus, of_models in answers.items():
-    summaries = {label: metrics.summarise(rows) for label, rows in of_models.items()}
-    print(f"\n{corpus}\n{tables.terminal(summaries)}")
+  for corpus, answers in run(jobs, mesh, kind, scorers).items():
+    print(f"\n{corpus}\n{kind.terminal(answers)}")
 
 
 def split_names(text: str | None) -> list[str]:
@@ -179,7 +175,7 @@ def read_corpora(config) -> dict[str, list]:
   """
   from asc_jax.data import corpora, splits
   from asc_jax.models import checkpoints
-  from asc_jax.rl import rollouts
+  from asc_jax.rl import corver_trainer, loop, rollouts
 
   settings, data = config.eval, config.data
   source = settings if settings.corpus else data
@@ -200,12 +196,15 @@ def read_corpora(config) -> dict[str, list]:
     examples, dropped = corpora.read(name, where or None, passage_words=data.passage_words)
     chosen = splits.select(examples, settings.split)
     first = chosen[: settings.questions] if data.overlong == "cut" else chosen  # some drop out
-    questions, counts = rollouts.prepare(tokenizer, first, of)
+    work = loop.Work(*rollouts.prepare(tokenizer, first, of))
+    if config.corver.on:
+      work = corver_trainer.with_aliases(work, name)
+    questions = work.questions
     corpus = questions[0].example.corpus
     if corpus in found:
       raise UserError(f"config.eval.corpus gives {corpus} twice; evaluate each corpus once")
     found[corpus] = questions[: settings.questions]
-    reasons = {**dropped, **counts}
+    reasons = {**dropped, **work.counts}
     left_out = "".join(f"; {reason}: {n}" for reason, n in reasons.items() if n)
     logging.info("%s: %d of %d questions%s", corpus, len(found[corpus]), len(chosen), left_out)
   return found
@@ -213,11 +212,14 @@ def read_corpora(config) -> dict[str, list]:
 
 def relevant(config) -> dict[str, Any]:
   """The fields that answers and scores depend on, as JSON keeps them."""
-  flat = {n: v for n, v in config_lib.flatten(config).items() if not n.startswith(IRRELEVANT)}
+  irrelevant = IRRELEVANT if config.corver.on else (*IRRELEVANT, "corver.")
+  flat = {n: v for n, v in config_lib.flatten(config).items() if not n.startswith(irrelevant)}
   return json.loads(json.dumps(flat))
 
 
-def check_folder(folder: pathlib.Path, settings: Mapping[str, Any], jobs: Sequence[Job]) -> None:
+def check_folder(
+  folder: pathlib.Path, settings: Mapping[str, Any], jobs: Sequence[Job], schema
+) -> None:
   """Raises UserError where DIR holds records that do not belong with these."""
   from asc_jax.evaluation import records
   from asc_jax.rl import checkpointing
@@ -237,7 +239,7 @@ def check_folder(folder: pathlib.Path, settings: Mapping[str, Any], jobs: Sequen
   wanted = {(job.model.label, job.model.step, job.corpus) for job in jobs}
   targets = {job.path for job in jobs}
   for path in sorted((folder / "records").rglob("*.jsonl")):
-    there = {(r["run"], r["step"], r["corpus"]) for r in records.read(path)}
+    there = {(r["run"], r["step"], r["corpus"]) for r in records.read(path, schema)}
     if path not in targets and (both := wanted & there):
       label, step, corpus = min(both)
       raise UserError(
@@ -252,7 +254,7 @@ def write_settings(folder: pathlib.Path, settings: Mapping[str, Any]) -> None:
   os.replace(partial, folder / "evaluation.json")
 
 
-def run(jobs: Sequence[Job], mesh, scorers: Sequence) -> dict[str, dict[str, list]]:
+def run(jobs: Sequence[Job], mesh, kind, scorers: Mapping[str, Any]) -> dict[str, dict[str, list]]:
   """{corpus: {model: records}}; a model is read only where some of its answers are missing."""
   from asc_jax.evaluation import records
 
@@ -264,41 +266,48 @@ def run(jobs: Sequence[Job], mesh, scorers: Sequence) -> dict[str, dict[str, lis
       if loaded is not model:
         policy = None  # the model before makes room
         loaded, policy = model, load_policy(model, mesh)
-      answer(job, policy, mesh, scorers)
-    rows = records.read(job.path)
+      answer(job, policy, mesh, kind, scorers)
+    rows = records.read(job.path, kind.schema)
     logging.info("%s: %d answers", job.path, len(rows))
     heading = f"{model.label}@{model.step}" if model.step else model.label
     answers.setdefault(job.corpus, {})[heading] = rows
   return answers
 
 
-def answer(job: Job, policy, mesh, scorers: Sequence) -> None:
+def answer(job: Job, policy, mesh, kind, scorers: Mapping[str, Any]) -> None:
   """Writes the records of one job."""
-  from asc_jax.evaluation.policy import Evaluator
   from asc_jax.models import checkpoints
   from asc_jax.text import prompts
 
   weights, tokenizer = policy
   generation = checkpoints.check(job.model.config.model.path).generation
-  evaluator = Evaluator(
-    tokenizer,
-    scorers[0],
-    job.questions,
-    job.model.config,
-    mesh,
-    prompts.stop_ids(tokenizer, generation),
-    others=scorers[1:],
+  evaluator = kind(
+    tokenizer=tokenizer,
+    questions=job.questions,
+    config=job.model.config,
+    mesh=mesh,
+    stop_ids=prompts.stop_ids(tokenizer, generation),
     run_label=job.model.label,
     method=job.model.method,
+    **scorers,
   )
   evaluator.run(weights, job.model.step, job.path)
 
 
-def load_instruments(config, names: Sequence[str], mesh=None) -> list:
-  """The reward's instrument and the further ones; a name that counts twice is refused."""
+def load_scorers(config, names: Sequence[str], mesh) -> dict[str, Any]:
+  """Who scores the sentences, as the evaluator's arguments.
+
+  Raises:
+    UserError: an instrument counts twice, or has nothing to score.
+  """
   from asc_jax import checkers
   from asc_jax.checkers import placement
+  from asc_jax.rl import corver_trainer
 
+  if config.corver.on:
+    if names:
+      raise UserError("--instruments: config.corver.on scores by config.corver alone; leave it out")
+    return {"checker": None, "verifier": corver_trainer.load_verifier(config, mesh)}
   found = [checkers.from_config(config.checker, mesh)]
   place = placement.make_mesh(config.checker.devices, mesh)
   for text in names:
@@ -308,7 +317,7 @@ def load_instruments(config, names: Sequence[str], mesh=None) -> list:
       raise UserError(
         f"--instruments={text}: {found[-1].name} scores already; name each instrument once"
       )
-  return found
+  return {"checker": found[0], "others": found[1:]}
 
 
 def load_policy(model: Model, mesh):

@@ -33,12 +33,12 @@ SHARES = {
 
 def main(config: config_dict.ConfigDict, workdir: str) -> None:
   # jax and the model code load after the flags are known to be right.
-  from asc_jax.evaluation import completions, policy, records
+  from asc_jax.evaluation import completions, records
   from asc_jax.rl import methods
 
   started = time.perf_counter()
   folder = pathlib.Path(workdir)
-  kind = completions.Evaluator if config.corver.on else policy.Evaluator
+  kind = completions.evaluator_of(config)
   for path in sorted((folder / "records").glob("*.jsonl")):
     records.read(path, kind.schema)  # a damaged one is refused before weights load
   trainer = methods.loop_of(config)(config, folder)

@@ -184,6 +184,11 @@ class CheckerVerifier:
     return verdicts
 
 
+def generates(config: config_dict.ConfigDict) -> bool:
+  """Whether the section `corver` has a language model write the triplets."""
+  return config.verifier == "corpus" and config.extractor != "rules"
+
+
 def from_config(
   config: config_dict.ConfigDict, generate: Callable[[list[str]], list[str]] | None = None
 ) -> CorpusVerifier:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypedDict
 
 import numpy as np
+from ml_collections import config_dict
 
 from asc_jax.corver import reward, verify
 from asc_jax.evaluation import policy, records, tables
@@ -68,7 +69,8 @@ class Evaluator(policy.Evaluator):
   def of(cls, trainer) -> Evaluator:
     return dataclasses.replace(super().of(trainer), verifier=trainer.verifier)
 
-  def terminal(self, answers: Mapping[str, Sequence[Completion]]) -> str:
+  @staticmethod
+  def terminal(answers: Mapping[str, Sequence[Completion]]) -> str:
     found = [summarise(rows) for rows in answers.values()]
     rows = [
       [label, *(tables.number(getattr(summary, name), decimals) for summary in found)]
@@ -107,6 +109,11 @@ class Evaluator(policy.Evaluator):
         formatted=own.blocks.well_formed,
         sentences=list(statements(own)),
       )
+
+
+def evaluator_of(config: config_dict.ConfigDict) -> type[policy.Evaluator]:
+  """The class that evaluates a config's policy."""
+  return Evaluator if config.corver.on else policy.Evaluator
 
 
 def statements(completion: reward.Completion) -> Iterator[Statement]:

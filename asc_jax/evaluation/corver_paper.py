@@ -39,7 +39,7 @@ class Run:
 
   Attributes:
     name: of the folder.
-    config: flat; empty where the folder has none.
+    config: flat; of an evaluation, the fields `model.path` and `method`; else empty.
     before: the base model's completions, by corpus; may be empty.
     after: those of the last step, by corpus; empty where nothing was trained.
     curves: the metrics of each step.
@@ -62,38 +62,61 @@ class Run:
 
 
 def load_all(paths: Sequence[str]) -> list[Run]:
-  """Reads workdirs of CorVer's runs.
+  """Reads workdirs of asc_jax.main and asc_jax.evaluate.
 
   Raises:
     UserError: a path is no such workdir, or a line is malformed.
   """
-  return [
-    load(pathlib.Path(path), name) for path, name in zip(paths, runs.names(paths), strict=True)
-  ]
+  named = zip(paths, runs.names(paths), strict=True)
+  return [run for path, name in named for run in load(pathlib.Path(path), name)]
 
 
-def load(path: pathlib.Path, name: str) -> Run:
-  """Reads one workdir."""
+def load(path: pathlib.Path, name: str) -> list[Run]:
+  """The run of one workdir, or those that an evaluation compared with the base model."""
   files = sorted((path / "records").rglob("*.jsonl"))
   if not files:
     raise UserError(
-      f"{path}: no records/*.jsonl; give a workdir in which asc_jax.main ran with config.corver.on"
+      f"{path}: no records/*.jsonl; give a workdir in which asc_jax.main or asc_jax.evaluate ran "
+      "with config.corver.on"
     )
-  rows = [row for file in files for row in records.read(file, Completion)]
-  runs.refuse_repeats(path, rows)
+  by_run: dict[str, list[Completion]] = {}
+  for row in (row for file in files for row in records.read(file, Completion)):
+    by_run.setdefault(row["run"], []).append(row)
+  for rows in by_run.values():
+    runs.refuse_repeats(path, rows)
+  if (path / "evaluation.json").exists():
+    return _compared(path, name, by_run)
+  rows = [row for own in by_run.values() for row in own]
   config, curves = path / "config.json", path / "metrics.jsonl"
-  try:
-    flat = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
-  except ValueError as error:
-    raise UserError(f"{config}: not JSON ({error}); restore the run's own") from None
   last = max(row["step"] for row in rows)
-  return Run(
-    name,
-    flat,
-    runs.by_corpus(rows, 0),
-    runs.by_corpus(rows, last) if last else {},
-    logs.read_metrics(curves) if curves.exists() else [],
-  )
+  return [
+    Run(
+      name,
+      _read_json(config) if config.exists() else {},
+      runs.by_corpus(rows, 0),
+      runs.by_corpus(rows, last) if last else {},
+      logs.read_metrics(curves) if curves.exists() else [],
+    )
+  ]
+
+
+def _compared(path: pathlib.Path, name: str, by_run: Mapping[str, list[Completion]]) -> list[Run]:
+  """An evaluation's runs; how they were trained is in their own workdirs, not here."""
+  config = {"model.path": _read_json(path / "evaluation.json")["config"]["model.path"]}
+  before = runs.by_corpus(by_run.get(runs.BASE, []), 0)
+  found = []
+  for label, rows in by_run.items():
+    if label != runs.BASE:
+      after = runs.by_corpus(rows, max(row["step"] for row in rows))
+      found.append(Run(label, {**config, "method": rows[0]["method"]}, before, after, []))
+  return found or [Run(name, config, before, {}, [])]
+
+
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+  try:
+    return json.loads(path.read_text(encoding="utf-8"))
+  except ValueError as error:
+    raise UserError(f"{path}: not JSON ({error}); restore the run's own") from None
 
 
 def bases(found: Sequence[Run]) -> dict[str, Mapping[str, list[Completion]]]:

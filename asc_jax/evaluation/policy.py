@@ -63,7 +63,8 @@ class Evaluator:
       trainer.stop_ids,
     )
 
-  def terminal(self, answers: Mapping[str, Sequence[Any]]) -> str:
+  @staticmethod
+  def terminal(answers: Mapping[str, Sequence[Any]]) -> str:
     """The table of some sets of records, by heading."""
     return tables.terminal({name: metrics.summarise(rows) for name, rows in answers.items()})
 

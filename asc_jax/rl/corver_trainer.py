@@ -63,14 +63,14 @@ class CorverTrainer(trainer.SampledLoop):
         lambda documents, sentences: self.checker.score(documents, sentences),
         self.config.checker.threshold,
       )
-    if section.extractor != "rules":
+    if verify.generates(section):
       checkpoints.check(section.extractor)
     return verify.from_config(section, lambda requests: self._generator(requests))
 
   def _load_model(self) -> decoder.DecoderState:
     """The policy; before it learns anything, the learning zone is measured with it."""
     model, section = super()._load_model(), self.config.corver
-    if section.verifier == "corpus" and section.extractor != "rules":
+    if verify.generates(section):
       dtype = loop.compute_type(self.config.model.dtype)
       self._generator = extractor.load(section, dtype=dtype, mesh=self.mesh)
     if section.pass_rates is not None:
@@ -164,6 +164,23 @@ class CorverTrainer(trainer.SampledLoop):
     scalars["time/sentence_rewards"] = ended - started
     seen = logs.Host(scalars, int(host.lengths.sum()), {"answer": text})
     return Batch(prompt, drawn, mask, rewards, old, reference), seen
+
+
+def load_verifier(config: config_dict.ConfigDict, mesh: jax.sharding.Mesh) -> verify.Verifier:
+  """The rewards of sentences, with the weights that they need; for a policy that stands.
+
+  Raises:
+    UserError: the checker, the index or the extractor is not what it should be.
+  """
+  section = config.corver
+  if section.verifier == "checker":
+    checker = checkers.from_config(config.checker, mesh)
+    return verify.CheckerVerifier(checker.score, config.checker.threshold)
+  generate = None
+  if verify.generates(section):
+    dtype = loop.compute_type(config.model.dtype)
+    generate = extractor.load(section, dtype=dtype, mesh=mesh)
+  return verify.from_config(section, generate)
 
 
 def with_aliases(work: loop.Work, corpus: str) -> loop.Work:

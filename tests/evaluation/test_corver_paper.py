@@ -146,6 +146,27 @@ def test_tables_are_the_counts(runs):
   assert moved["correct to refused"] == "0.0"
 
 
+def test_an_evaluation_holds_several_runs(tmp_path):
+  """Step and method come from the records; how the runs were trained is not known there."""
+  for run, method, step, outcome in (
+    ("base", "base", 0, 1),
+    ("a", "corver", 4, 2),
+    ("b", "fspo", 4, 1),
+  ):
+    rows = [row(i, step, answer[outcome]) | {"run": run, "method": method}
+            for i, answer in enumerate(ANSWERS)]  # fmt: skip
+    records.append(tmp_path / f"records/all/{run}.jsonl", rows, completions.Completion)
+  settings = {"config": {"model.path": "models/Tiny", "method": "asc"}, "instruments": None}
+  (tmp_path / "evaluation.json").write_text(json.dumps(settings))
+  made, _ = corver_paper.make(corver_paper.load_all([str(tmp_path)]))
+  table = next(cells(table) for table in made if table.name == "table_1")
+  assert [r[:4] for r in table] == [
+    ["Tiny, base", "25.0", "50.0", "37.5"],
+    ["Tiny, corver", "75.0", "0.0", "37.5"],
+    ["Tiny, fspo", "25.0", "50.0", "37.5"],
+  ]
+
+
 def _header(made, name):
   return next(table.header for table in made if table.name == name)
 

@@ -10,9 +10,10 @@ import pytest
 import tiny_checkpoint
 
 from asc_jax import config as config_lib
+from asc_jax import evaluate
 from asc_jax import main as main_lib
 from asc_jax.corver import learning_zone, reward
-from asc_jax.evaluation import completions, records
+from asc_jax.evaluation import completions, corver_paper, records
 from asc_jax.rl import corver_trainer, logs, methods, sampler, update
 from asc_jax.text import answers
 from asc_jax.types import UserError
@@ -88,6 +89,23 @@ def test_a_run_from_one_command(config, tmp_path, capsys):
   digest = printed.strip().splitlines()[-1]
   main_lib.main(config, str(tmp_path / "run"))  # nothing is left to do
   assert capsys.readouterr().out.strip().splitlines()[-1] == digest
+  check_evaluation(config, tmp_path / "run", tmp_path / "compared")
+  assert "\nnq_open\n" in capsys.readouterr().out
+
+
+def check_evaluation(config, run, workdir):
+  """What the run says of itself before and after, an evaluation of its checkpoint says too."""
+  models = f"base,{run}"
+  with pytest.raises(UserError, match="scores by config.corver alone"):
+    evaluate.main(config, str(workdir), models, "lexical")
+  evaluate.main(config, str(workdir), models, None)
+  for name, step in (("base_000000", 0), ("run_000002", 2)):
+    own = records.read(run / f"records/step_{step:06d}.jsonl", completions.Completion)
+    found = records.read(workdir / f"records/nq_open/{name}.jsonl", completions.Completion)
+    labels = {"run": name.partition("_")[0], "method": "corver" if step else "base"}
+    assert found == [row | labels for row in own]
+  (compared,) = corver_paper.load_all([str(workdir)])
+  assert compared.name == "run" and compared.before.keys() == compared.after.keys() == {"nq_open"}
 
 
 def test_too_few_tokens_with_an_advantage_fail_the_run():
