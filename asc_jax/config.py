@@ -49,6 +49,8 @@ def _str(default, text, choices=(), optional=False):
   return Field(default, text, str, choices=choices, optional=optional)
 
 
+MAX_TOKENS = 2**20  # of a prompt or an answer: more than any model here was made for
+
 # Projections that take an adapter: of attention and MLP, and of Gated DeltaNet.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 DELTA_PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
@@ -66,7 +68,7 @@ FIELDS: dict[str, Field] = {
     "compute type; auto is bfloat16 on accelerators and float32 on CPUs. Trained parameters are float32 always",
     ("auto", "float32", "bfloat16"),
   ),
-  "model.lora.rank": _int(0, "rank of the adapters; 0 trains all parameters"),
+  "model.lora.rank": _int(0, "rank of the adapters; 0 trains all parameters", high=4096),
   "model.lora.alpha": _float(16.0, "adapters are scaled by alpha / rank"),
   "model.lora.targets": _str(
     ",".join(PROJECTIONS),
@@ -88,7 +90,9 @@ FIELDS: dict[str, Field] = {
   "data.path": _str(
     None, "file or folder of the corpus in its public format; None for packaged ones", optional=True
   ),
-  "data.batch_size": _int(2, "questions a step, over all hosts (paper: unknown)", low=1),
+  "data.batch_size": _int(
+    2, "questions a step, over all hosts (paper: unknown)", low=1, high=65_536
+  ),
   "data.prompt_buckets": Field(
     (384,), "prompt lengths in tokens to which prompts are padded; each compiles once", tuple
   ),
@@ -120,8 +124,8 @@ FIELDS: dict[str, Field] = {
     "send the instruction as a system message; False puts it in front of the question, for templates without that role",
   ),
   # rollout
-  "rollout.group_size": _int(8, "answers a question (paper: 8)", low=1),
-  "rollout.max_tokens": _int(48, "tokens an answer (paper: unknown)", low=1),
+  "rollout.group_size": _int(8, "answers a question (paper: 8)", low=1, high=4096),
+  "rollout.max_tokens": _int(48, "tokens an answer (paper: unknown)", low=1, high=MAX_TOKENS),
   "rollout.temperature": _float(
     0.7, "sampling temperature, 0 is greedy (paper: unknown)", high=10.0
   ),
@@ -168,6 +172,9 @@ FIELDS: dict[str, Field] = {
     None,
     "file with the system prompt (bespoke) or the prompt (judge); None: this project's own",
     optional=True,
+  ),
+  "checker.adapter": _str(
+    None, "folder of a LoRA adapter in peft's layout, on top of the judge's weights", optional=True
   ),
   "checker.label": _str(
     None,
@@ -310,7 +317,7 @@ FIELDS: dict[str, Field] = {
   "corver.max_clause_freq": _int(
     500_000, "a word that occurs more often is sampled (paper: 500,000)", low=1
   ),
-  "corver.threads": _int(2, "look-ups at once", low=1),
+  "corver.threads": _int(2, "look-ups at once", low=1, high=1024),
   "corver.cache_size": _int(100_000, "distinct look-ups remembered; 0 remembers none"),
   "corver.verifier": _str(
     "corpus",
@@ -330,7 +337,9 @@ FIELDS: dict[str, Field] = {
     "file of the extractor's prompt, {} for the sentence; None for the packaged one",
     optional=True,
   ),
-  "corver.extractor_tokens": _int(256, "tokens that the extractor may write a sentence", low=1),
+  "corver.extractor_tokens": _int(
+    256, "tokens that the extractor may write a sentence", low=1, high=MAX_TOKENS
+  ),
   "corver.rule": _str(
     "first_valid",
     "what is looked up: the first valid triplet, all (the lowest count decides), or the first with its relation's word, where 0 costs a level",
@@ -373,7 +382,7 @@ FIELDS: dict[str, Field] = {
     "pass-rate file of the learning zone, continued where it ends; None: no filter (ablation A4)",
     optional=True,
   ),
-  "corver.zone_samples": _int(16, "answers drawn a question for it (paper: 16)", low=2),
+  "corver.zone_samples": _int(16, "answers drawn a question for it (paper: 16)", low=2, high=4096),
   "corver.zone_temperature": _float(0.7, "their sampling temperature (paper: 0.7)", high=10.0),
   "corver.zone_top_p": _float(0.95, "their top-p (paper: 0.95)", low=1e-6, high=1.0),
   "corver.zone_low": _int(1, "fewest correct answers of a question that is kept (paper: 1)"),
@@ -388,10 +397,12 @@ FIELDS: dict[str, Field] = {
     "eval", "the committed split's part to evaluate on; all: the whole file", ("eval", "all")
   ),
   "eval.questions": _int(8, "questions evaluated, the split's first by hash; 0: no evaluation"),
-  "eval.answers": _int(1, "answers a question", low=1),
+  "eval.answers": _int(1, "answers a question", low=1, high=4096),
   "eval.seed": _int(0, "seed of the sampled answers, the same for every run", high=2**32 - 1),
   "eval.temperature": _float(0.0, "sampling temperature, 0 is greedy", high=10.0),
-  "eval.max_tokens": _int(None, "tokens an answer; None: rollout.max_tokens", low=1, optional=True),
+  "eval.max_tokens": _int(
+    None, "tokens an answer; None: rollout.max_tokens", low=1, high=MAX_TOKENS, optional=True
+  ),
 }
 
 
@@ -558,9 +569,11 @@ def validate(config: config_dict.ConfigDict, fields: Mapping[str, Field] = FIELD
 
 def _check_rules(config: config_dict.ConfigDict) -> None:
   buckets = config.data.prompt_buckets
-  if not buckets or min(buckets) < 2 or list(buckets) != sorted(set(buckets)):
+  rising = list(buckets) == sorted(set(buckets))
+  if not buckets or not rising or min(buckets) < 2 or max(buckets) > MAX_TOKENS:
     raise UserError(
-      f"config.data.prompt_buckets is a rising tuple of token counts of at least 2, not {buckets!r}"
+      f"config.data.prompt_buckets is a rising tuple of token counts from 2 to {MAX_TOKENS}, not "
+      f"{buckets!r}"
     )
   if config.loss.normalise == "constant" and config.loss.constant is None:
     raise UserError("config.loss.constant is needed where config.loss.normalise=constant")

@@ -55,7 +55,7 @@ def test_every_method_validates_and_leaves_nothing_behind(method):
 @pytest.mark.parametrize(
   ("name", "value", "message"),
   [
-    ("rollout.group_size", 0, r"config.rollout.group_size lies in \[1, inf\], not 0"),
+    ("rollout.group_size", 0, r"config.rollout.group_size lies in \[1, 4096\], not 0"),
     ("rollout.top_p", 1.5, r"config.rollout.top_p lies in \[1e-06, 1\], not 1.5"),
     ("loss.beta", float("nan"), "config.loss.beta must be finite"),
     ("loss.normalise", "tokens", "one of answer, token, constant, .*did you mean token?"),
@@ -64,6 +64,11 @@ def test_every_method_validates_and_leaves_nothing_behind(method):
     ("data.prompt_buckets", (512, 384), "rising tuple"),
     ("data.prompt_buckets", (1, 384), "rising tuple"),
     ("data.prompt_buckets", ("384",), "takes a tuple of int"),
+    ("data.prompt_buckets", (384, 10**9), "from 2 to 1048576"),
+    ("rollout.max_tokens", 10**9, r"config.rollout.max_tokens lies in \[1, 1048576\]"),
+    ("rollout.group_size", 10**9, r"config.rollout.group_size lies in \[1, 4096\]"),
+    ("model.lora.rank", 10**9, r"config.model.lora.rank lies in \[0, 4096\]"),
+    ("data.batch_size", 10**9, r"config.data.batch_size lies in \[1, 65536\]"),
     ("train.micro_batch", 3, "does not divide config.data.batch_size=2"),
     ("credit.copy_weight", 0.5, "needs config.credit.unit=answer"),
     ("advantage.baseline", "loo", "needs config.credit.unit=answer"),

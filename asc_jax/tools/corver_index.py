@@ -10,6 +10,8 @@ of all phrases meet, and prints the count, whether it is exact, and the time.
 from __future__ import annotations
 
 import functools
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -50,7 +52,13 @@ def build(phrases: list[str], *, input, out, **settings) -> None:
   if phrases:
     raise UserError(f"build takes no {phrases[0]!r}; the corpus is --input=PATH")
   start = time.perf_counter()
-  made = build_lib.build(_given("input", input).split(","), _given("out", out), **settings)
+  inputs, there = _given("input", input).split(","), os.path.exists(_given("out", out))
+  try:
+    made = build_lib.build(inputs, out, **settings)
+  except BaseException:
+    if not there:  # nothing goes on from half an index
+      shutil.rmtree(out, ignore_errors=True)
+    raise
   print(
     f"{out}: {made['documents']:,} documents, {made['words']:,} distinct words, "
     f"{made['tokens']:,} tokens, {made['shards']} shards, {time.perf_counter() - start:.1f} s"

@@ -44,6 +44,7 @@ def test_mistakes_cost_one_line(tmp_path):
     (["build", f"--input={big}", f"--out={out}"], "big.jsonl: row 1 is not readable"),
     (["build", f"--input={deep}", f"--out={out}"], "deep.json: row 1 is not readable"),
   ]:
-    status, out, err = run(*arguments)
-    assert (status, out) == (2, "")
+    status, printed, err = run(*arguments)
+    assert (status, printed) == (2, "")
     assert message in err and err.count("\n") == 1
+    assert not out.exists()
