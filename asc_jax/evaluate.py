@@ -103,8 +103,7 @@ def find_models(config, folder: pathlib.Path, text: str | None) -> list[Model]:
     UserError: naming the model that is not.
   """
   from asc_jax.evaluation import runs
-  from asc_jax.models import checkpoints
-  from asc_jax.rl import checkpointing
+  from asc_jax.rl import checkpointing, loop
 
   names = split_names(text)
   if not names:
@@ -124,7 +123,7 @@ def find_models(config, folder: pathlib.Path, text: str | None) -> list[Model]:
       of = copy.deepcopy(config)
       of.model.path = match[0]
       model = Model(labels[match[1]], 0, labels[match[1]], of, None)
-    checkpoints.check(model.config.model.path)
+    loop.check_model(model.config)
     found.append(model)
   twice = [
     m.label for m in found if [(n.label, n.step) for n in found].count((m.label, m.step)) > 1

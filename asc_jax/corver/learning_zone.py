@@ -72,6 +72,7 @@ def check(path: str | os.PathLike, settings: Mapping[str, Any]) -> dict[str, int
   path = pathlib.Path(path)
   if path.is_dir():
     raise UserError(f"config.corver.pass_rates={path} is a folder; name a file")
+  files.check_folder(path.parent, "config.corver.pass_rates")
   if not path.exists() or not path.read_bytes():
     return {}
   made_with, passed = read(path)

@@ -213,6 +213,16 @@ def table(
     raise UserError(f"{path}:{reader.line_num}: expected a quoted table ({e})") from None
 
 
+def check_folder(path: str | os.PathLike, flag: str) -> None:
+  """Raises a UserError where the folder that `flag` named cannot be written; makes nothing."""
+  nearest = pathlib.Path(path).absolute()
+  while not nearest.exists():
+    nearest = nearest.parent
+  if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+    reason = "is not a folder" if not nearest.is_dir() else "may not be written"
+    raise UserError(f"{flag}={path} cannot be written ({nearest} {reason}); choose another folder")
+
+
 def make_folder(path: str | os.PathLike, flag: str) -> pathlib.Path:
   """Makes a folder that `flag` named.
 

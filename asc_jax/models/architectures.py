@@ -7,6 +7,7 @@ and the tensors that are skipped. docs/adding_a_model.md shows how to add one.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -41,22 +42,78 @@ class Family:
   rows: Callable[[DecoderConfig], dict[str, np.ndarray]] | None = None
 
 
+def _positive(value: Any, *types: type) -> bool:
+  return isinstance(value, types) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+_TESTS: dict[str, Callable[[Any], bool]] = {
+  "a positive integer": lambda value: _positive(value, int),
+  "a positive number": lambda value: _positive(value, int, float),
+  "true or false": lambda value: isinstance(value, bool),
+  "an object": lambda value: isinstance(value, Mapping),
+  "a list of strings": lambda value: isinstance(value, list) and {*map(type, value)} <= {str},
+}
+# What the fields that are read hold; the others have one value that is implemented.
+_TAKES = {
+  **dict.fromkeys(
+    (
+      "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+      "num_attention_heads", "num_key_value_heads", "head_dim", "sliding_window",
+      "max_position_embeddings", "original_max_position_embeddings",
+      "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+      "linear_value_head_dim", "linear_conv_kernel_dim",
+      "num_global_key_value_heads", "global_head_dim",
+    ),
+    "a positive integer",
+  ),
+  **dict.fromkeys(
+    (
+      "rms_norm_eps", "rope_theta", "partial_rotary_factor", "factor", "low_freq_factor",
+      "high_freq_factor", "final_logit_softcapping",
+    ),
+    "a positive number",
+  ),
+  **dict.fromkeys(("tie_word_embeddings", "attention_k_eq_v"), "true or false"),
+  **dict.fromkeys(
+    (
+      "rope_parameters", "rope_scaling", "text_config", "per_layer_config",
+      "sliding_attention", "full_attention",
+    ),
+    "an object",
+  ),
+  "layer_types": "a list of strings",
+}  # fmt: skip
+
+
 class Fields:
-  """config.json with errors that name the file and the field."""
+  """config.json with errors that name the file, the field and what it takes."""
 
   def __init__(self, raw: Mapping[str, Any], where: str):
     self.raw = raw
     self.where = where
 
   def __getitem__(self, name: str) -> Any:
-    value = self.raw.get(name)
+    value = self.get(name)
     if value is None:
       raise UserError(f"{self.where} lacks {name}; give the checkpoint's own config.json")
     return value
 
   def get(self, name: str, default: Any = None) -> Any:
-    value = self.raw.get(name)
-    return default if value is None else value
+    value, takes = self.raw.get(name), _TAKES.get(name)
+    if value is None:
+      return default
+    if takes is not None and not _TESTS[takes](value):
+      raise UserError(
+        f"{self.where}: {name} takes {takes}, not {value!r}; give the checkpoint's own config.json"
+      )
+    return value
+
+  def part(self, *names: str) -> Fields:
+    """The first of these objects that holds something; an empty one where none does."""
+    for name in names:
+      if found := self.get(name):
+        return Fields(found, f"{self.where}, {name}")
+    return Fields({}, self.where)
 
   def require(self, name: str, wanted: Any) -> None:
     """The decoder implements one value of this field only."""
@@ -66,24 +123,21 @@ class Fields:
 
 
 def _rope(fields: Fields) -> Rope:
-  scaling = dict(fields.get("rope_parameters") or fields.get("rope_scaling") or {})
+  scaling = fields.part("rope_parameters", "rope_scaling")
   theta = float(scaling.get("rope_theta", fields.get("rope_theta", 10_000.0)))
   kind = scaling.get("rope_type", scaling.get("type", "default"))
-  try:
-    # Dynamic scaling changes nothing within max_position_embeddings, the most we run.
-    if kind in ("default", "dynamic"):
-      return Rope(theta)
-    if kind == "llama3":
-      low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
-      original = int(scaling["original_max_position_embeddings"])
-      return Rope(theta, llama3=(float(scaling["factor"]), low, high, original))
-    if kind == "linear":
-      return Rope(theta, divisors=(float(scaling["factor"]),))
-    one_table = kind == "longrope" and scaling["short_factor"] == scaling["long_factor"]
-    if one_table and scaling.get("attention_factor") == 1.0:
-      return Rope(theta, divisors=tuple(map(float, scaling["long_factor"])))
-  except KeyError as error:
-    raise UserError(f"{fields.where}: rope scaling {kind!r} lacks {error}") from error
+  # Dynamic scaling changes nothing within max_position_embeddings, the most we run.
+  if kind in ("default", "dynamic"):
+    return Rope(theta)
+  if kind == "llama3":
+    low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
+    original = scaling["original_max_position_embeddings"]
+    return Rope(theta, llama3=(float(scaling["factor"]), low, high, original))
+  if kind == "linear":
+    return Rope(theta, divisors=(float(scaling["factor"]),))
+  one_table = kind == "longrope" and scaling["short_factor"] == scaling["long_factor"]
+  if one_table and scaling.get("attention_factor") == 1.0:
+    return Rope(theta, divisors=tuple(map(float, scaling["long_factor"])))
   raise UserError(
     f"{fields.where}: rope_type {kind!r} is not supported "
     "(supported: default, dynamic, linear, llama3, longrope with one table)"
@@ -220,7 +274,12 @@ _OLMO2 = Family(
 
 def _group(fields: Fields, kinds: Mapping[str, Any]) -> tuple[Any, ...]:
   """The shortest run of layers that `layer_types` repeats, as the kinds they name."""
-  types = list(fields["layer_types"])
+  types = fields["layer_types"]
+  if len(types) != fields["num_hidden_layers"]:
+    raise UserError(
+      f"{fields.where}: layer_types names {len(types)} layers, num_hidden_layers is "
+      f"{fields['num_hidden_layers']}"
+    )
   for name in types:
     if name not in kinds:
       raise UserError(f"{fields.where}: layer type {name!r} is not supported")
@@ -230,20 +289,21 @@ def _group(fields: Fields, kinds: Mapping[str, Any]) -> tuple[Any, ...]:
   return tuple(kinds[name] for name in types[:size])
 
 
-def _text(fields: Fields) -> Fields:
+def text_part(fields: Fields) -> Fields:
   """The decoder's part of a config.json that also describes a vision tower."""
   if "text_config" not in fields.raw:
     return fields
+  text = fields.part("text_config")
   outer = {k: fields.raw[k] for k in ("tie_word_embeddings",) if k in fields.raw}
-  return Fields(dict(fields.raw["text_config"]) | outer, f"{fields.where}, text_config")
+  return Fields({**text.raw, **outer}, text.where)
 
 
 def _qwen35(fields: Fields) -> dict[str, Any]:
-  fields = _text(fields)
+  fields = text_part(fields)
   fields.require("hidden_act", "silu")
   fields.require("attention_bias", False)
   full = _attention(fields, qk_norm="head", gated=True)
-  rope = fields.get("rope_parameters") or {}
+  rope = fields.part("rope_parameters")
   part = rope.get("partial_rotary_factor", fields.get("partial_rotary_factor", 0.25))
   full = dataclasses.replace(
     full, rope=dataclasses.replace(full.rope, rotary=int(full.head_dim * part))
@@ -279,13 +339,13 @@ _QWEN35_SKIP = (*_BUFFERS, r"mtp\..*", r"model\.visual\..*")
 
 
 def _gemma4(fields: Fields) -> dict[str, Any]:
-  fields = _text(fields)
+  fields = text_part(fields)
   fields.require("hidden_activation", "gelu_pytorch_tanh")
   for name in ("attention_bias", "enable_moe_block", "use_double_wide_mlp"):
     fields.require(name, False)
   for name in ("hidden_size_per_layer_input", "num_kv_shared_layers"):
     fields.require(name, 0)
-  ropes = fields["rope_parameters"]
+  ropes = fields.part("rope_parameters")
   sliding = _attention(
     Fields(dict(fields.raw) | {"rope_parameters": ropes["sliding_attention"]}, fields.where),
     qk_norm="head",
@@ -293,7 +353,7 @@ def _gemma4(fields: Fields) -> dict[str, Any]:
     scale=1.0,
   )
   heads, size = _gemma4_full(fields)
-  rope = ropes["full_attention"]
+  rope = ropes.part("full_attention")
   if rope.get("rope_type") != "proportional":
     raise UserError(
       f"{fields.where}: full layers with rope_type {rope.get('rope_type')!r}, not proportional"
@@ -324,7 +384,7 @@ def _gemma4(fields: Fields) -> dict[str, Any]:
 
 def _gemma4_full(fields: Fields) -> tuple[int, int]:
   """Key heads and head width of the full layers, in either of the two notations."""
-  types, layers = list(fields["layer_types"]), fields.get("per_layer_config")
+  types, layers = fields["layer_types"], fields.get("per_layer_config")
   if layers is None:
     heads = fields["num_key_value_heads"]
     if fields.get("attention_k_eq_v", False):
@@ -334,9 +394,9 @@ def _gemma4_full(fields: Fields) -> tuple[int, int]:
   full = [i for i, name in enumerate(types) if name == "full_attention"]
   if set(layers) - set(full):
     raise UserError(f"{fields.where}: per_layer_config of sliding layers is not supported")
-  kinds = {tuple(sorted(layers.get(i, {}).items())) for i in full}
-  changes = dict(next(iter(kinds)))
-  if len(kinds) > 1 or not set(changes) <= {"head_dim", "num_key_value_heads"}:
+  kinds = {tuple(sorted(dict(layers.get(i, {})).items())) for i in full}
+  changes = Fields(dict(next(iter(kinds))), f"{fields.where}, per_layer_config")
+  if len(kinds) > 1 or not set(changes.raw) <= {"head_dim", "num_key_value_heads"}:
     raise UserError(f"{fields.where}: full layers that differ from each other are not supported")
   heads = changes.get("num_key_value_heads", fields["num_key_value_heads"])
   return heads, changes.get("head_dim", fields["head_dim"])

@@ -35,6 +35,7 @@ class Checkpoint(NamedTuple):
     generation: the parsed generation_config.json, empty where there is none.
     config: the decoder it describes.
     skipped: names of the tensors that the decoder does without.
+    positions: tokens that the model was made for; None where config.json does not say.
   """
 
   path: pathlib.Path
@@ -42,6 +43,7 @@ class Checkpoint(NamedTuple):
   generation: dict[str, Any]
   config: DecoderConfig
   skipped: tuple[str, ...]
+  positions: int | None
 
 
 def check(path: str | pathlib.Path, **compute: Any) -> Checkpoint:
@@ -143,11 +145,25 @@ def _open(path: str | pathlib.Path, compute: dict[str, Any]) -> tuple[Checkpoint
   else:
     raw, where = read_json(path / "config.json"), path / "config.json"
     if (path / "generation_config.json").exists():
-      generation = read_json(path / "generation_config.json")
+      generation = _generation(path / "generation_config.json")
     config = families.parse(raw, str(where), **compute)
     source = safetensors.Source(path)
   skipped = _check_names(config, source)
-  return Checkpoint(path, raw, generation, config, skipped), source
+  positions = families.positions(raw, str(where))
+  return Checkpoint(path, raw, generation, config, skipped, positions), source
+
+
+def _generation(path: pathlib.Path) -> dict[str, Any]:
+  """generation_config.json, of which `eos_token_id` is used."""
+  found = read_json(path)
+  if not isinstance(found, dict):
+    raise UserError(f"{path} holds no object; download it again")
+  ends = found.get("eos_token_id", [])
+  if {type(end) for end in (ends if isinstance(ends, list) else [ends])} - {int, type(None)}:
+    raise UserError(
+      f"{path}: eos_token_id takes an integer or a list of them, not {ends!r}; download it again"
+    )
+  return found
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:

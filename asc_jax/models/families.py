@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from asc_jax.models import decoder
-from asc_jax.models.architectures import FAMILIES, Fields
+from asc_jax.models.architectures import FAMILIES, Fields, text_part
 from asc_jax.sharding import path_name
 from asc_jax.types import UserError
 
@@ -62,15 +62,17 @@ def parse(raw: Mapping[str, Any], where: str, **compute: Any) -> decoder.Decoder
     )
   try:
     fields = FAMILIES[family].config(Fields(raw, where))
-    for name in ("vocab_size", "width", "mlp_width", "num_layers"):
-      if type(fields[name]) is not int or fields[name] < 1:
-        raise ValueError(f"{name} is {fields[name]!r}")
-  except (TypeError, ValueError, ZeroDivisionError) as error:
+  except (TypeError, ValueError) as error:  # within a list or an object
     raise UserError(
       f"{where}: a field has a value of the wrong type ({error}); give the checkpoint's own "
       "config.json"
     ) from error
   return decoder.DecoderConfig(family=family, **fields, **compute)
+
+
+def positions(raw: Mapping[str, Any], where: str) -> int | None:
+  """Tokens that a model with this config.json was made for; None where it does not say."""
+  return text_part(Fields(raw, where)).get("max_position_embeddings")
 
 
 def abstract(config: decoder.DecoderConfig) -> dict[str, Any]:

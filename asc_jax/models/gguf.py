@@ -286,6 +286,10 @@ def config(header: Header) -> dict[str, Any]:
     return _config(header, architecture)
   except KeyError as error:
     raise UserError(f"{header.path}: metadata lacks {error}; download it again") from error
+  except (TypeError, ValueError, ZeroDivisionError) as error:
+    raise UserError(
+      f"{header.path}: metadata has a value of the wrong type ({error}); download it again"
+    ) from error
 
 
 def _config(header: Header, architecture: str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import pathlib
 import shutil
 from collections.abc import Iterator
@@ -96,18 +95,6 @@ def _reading(folder: pathlib.Path) -> Iterator[None]:
       f"checkpoint {folder} is not readable ({type(error).__name__}: {reason}); remove that "
       "folder to go on from the checkpoint before it"
     ) from error
-
-
-def check_workdir(workdir: pathlib.Path) -> None:
-  """Raises UserError where the folder can be neither written nor made; makes nothing."""
-  nearest = workdir.absolute()
-  while not nearest.exists():
-    nearest = nearest.parent
-  if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-    reason = "is not a folder" if not nearest.is_dir() else "may not be written"
-    raise UserError(
-      f"--workdir={workdir} cannot be written ({nearest} {reason}); choose another folder"
-    )
 
 
 def restore(workdir: pathlib.Path, step: int, like: Any) -> Any:

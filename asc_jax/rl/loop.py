@@ -78,6 +78,24 @@ def make_mesh(config: config_dict.ConfigDict, micro_batches: int = 1) -> jax.sha
   return mesh
 
 
+def check_model(config: config_dict.ConfigDict) -> checkpoints.Checkpoint:
+  """The policy's checkpoint, held to the longest prompt and answer.
+
+  Raises:
+    UserError: it is damaged, of no known kind, or made for fewer tokens.
+  """
+  found = checkpoints.check(config.model.path)
+  prompt = max(config.data.prompt_buckets)
+  answer = max(config.rollout.max_tokens, config.eval.max_tokens or 0)
+  if found.positions is not None and prompt + answer > found.positions:
+    raise UserError(
+      f"{found.path} was made for {found.positions} tokens (max_position_embeddings); a prompt of "
+      f"{prompt} (config.data.prompt_buckets) and an answer of {answer} (config.rollout.max_tokens, "
+      "config.eval.max_tokens) are more; lower one of them"
+    )
+  return found
+
+
 def compute_type(name: str) -> str:
   """`config.model.dtype` with auto resolved for the platform."""
   if name != "auto":
@@ -95,6 +113,8 @@ def set_compilation_cache(setting: str) -> None:
   if setting == "none" or (setting == "auto" and jax.default_backend() == "cpu"):
     return
   folder = pathlib.Path.home() / ".cache/asc_jax/xla" if setting == "auto" else setting
+  if setting != "auto":
+    files.check_folder(folder, "config.train.compilation_cache")
   jax.config.update("jax_compilation_cache_dir", str(folder))
 
 
@@ -124,7 +144,7 @@ class Loop:
     self.key = jax.random.key(config.seed)
     self.clock = logs.Clock()
     with self.clock("read corpus and tokenizer"):
-      checkpoint = checkpoints.check(config.model.path)
+      checkpoint = check_model(config)
       self.tokenizer = checkpoints.load_tokenizer(config.model.path)
       self.stop_ids = prompts.stop_ids(self.tokenizer, checkpoint.generation)
       self.train_work = self.read_training()
@@ -133,7 +153,7 @@ class Loop:
     self.steps = self._count_steps()
     self.mesh = make_mesh(config, self.settings.micro_batches)
     if workdir is not None:
-      checkpointing.check_workdir(workdir)
+      files.check_folder(workdir, "--workdir")
       self._check_resume(workdir)
     with self.clock("load weights"):
       self.checker = self.load_checker()

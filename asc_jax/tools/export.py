@@ -15,6 +15,7 @@ from absl import logging
 
 from asc_jax import cli
 from asc_jax.config import Field
+from asc_jax.data import files
 from asc_jax.types import UserError
 
 
@@ -24,6 +25,7 @@ def main(config, workdir: str, out: str | None, adapter: bool) -> None:
     raise UserError("--out=FOLDER is missing: where the model is written")
   if os.path.exists(out):
     raise UserError(f"--out={out} exists; name a folder that does not")
+  files.check_folder(out, "--out")
   if adapter and not config.model.lora.rank:
     raise UserError("--adapter=true needs an adapter, and config.model.lora.rank is 0")
   from asc_jax.models import checkpoints

@@ -54,7 +54,7 @@ def main(config, out: str | None, samples: str | None) -> None:
   from asc_jax.models import checkpoints
   from asc_jax.rl import loop, trainer
 
-  checkpoint = checkpoints.check(config.model.path)
+  checkpoint = loop.check_model(config)
   tokenizer = checkpoints.load_tokenizer(config.model.path)
   work = loop.training_questions(tokenizer, config)
   questions = trainer.with_passages(work, config).questions

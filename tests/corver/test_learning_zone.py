@@ -62,6 +62,8 @@ def test_a_broken_file_is_named(tmp_path, content):
   path.write_text(content)
   with pytest.raises(UserError, match=r"r\.jsonl.*make it again"):
     learning_zone.read(path)
+  with pytest.raises(UserError, match="pass_rates=/dev/null cannot be written"):
+    learning_zone.check("/dev/null/rates.jsonl", SETTINGS)
   with pytest.raises(UserError, match="is a folder; name a file"):
     learning_zone.check(tmp_path, SETTINGS)
 

@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-import peft
 import pytest
 import safetensors.numpy
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from asc_jax import sharding
 from asc_jax.models import checkpoints, decoder, families, streaming
@@ -124,8 +123,13 @@ def test_a_broken_file_is_refused(folder, monkeypatch):
   [
     ({"model_type": "mamba"}, r"'mamba' is not supported \(supported: .*llama, .*qwen2"),
     ({"hidden_size": None}, r"config\.json lacks hidden_size"),
-    ({"hidden_size": "24"}, r"config\.json: a field has a value of the wrong type"),
-    ({"num_attention_heads": 0}, r"config\.json: a field has a value of the wrong type"),
+    ({"num_hidden_layers": "thirty"}, r"config\.json: num_hidden_layers takes a positive integer"),
+    ({"num_attention_heads": 0}, r"num_attention_heads takes a positive integer, not 0"),
+    ({"rms_norm_eps": "1e-5"}, r"rms_norm_eps takes a positive number, not '1e-5'"),
+    ({"tie_word_embeddings": "yes"}, r"tie_word_embeddings takes true or false, not 'yes'"),
+    ({"rope_parameters": "linear"}, r"rope_parameters takes an object, not 'linear'"),
+    ({"rope_parameters": {"rope_theta": [1e4]}}, r"json, rope_parameters: rope_theta takes a pos"),
+    ({"max_position_embeddings": True}, r"max_position_embeddings takes a positive integer"),
     ({"hidden_act": "gelu"}, r"hidden_act='gelu' is not supported, only 'silu'"),
     ({"use_sliding_window": True}, r"use_sliding_window=True is not supported"),
     ({"quantization_config": {"bits": 4}}, "quantised weights are not supported"),
@@ -135,13 +139,19 @@ def test_a_broken_file_is_refused(folder, monkeypatch):
     ),
     (
       {"rope_parameters": {"rope_type": "llama3", "factor": 4.0}},
-      r"'llama3' lacks 'low_freq_factor'",
+      r"config\.json, rope_parameters lacks low_freq_factor",
     ),
   ],
 )
 def test_a_config_that_is_not_supported_says_which_field(folder, monkeypatch, changes, match):
   edit_config(folder, **changes)
   refused(folder, monkeypatch, match)
+
+
+@pytest.mark.parametrize("content", ["[]", '{"eos_token_id": "2"}', '{"eos_token_id": [2, "3"]}'])
+def test_a_wrong_generation_config_is_refused(folder, monkeypatch, content):
+  (folder / "generation_config.json").write_text(content)
+  refused(folder, monkeypatch, r"generation_config\.json(:| holds no object)")
 
 
 def test_settings_that_suit_neither_machine_nor_model_are_named(folder, monkeypatch):
@@ -300,18 +310,3 @@ def test_a_merged_adapter_on_a_tied_model_keeps_its_logits(original, tmp_path):
 def test_an_adapter_on_tied_embeddings_is_refused_at_the_start(name):
   with pytest.raises(UserError, match=f"names '{name}'"):
     LoraConfig(rank=2, targets=("q_proj", name))
-
-
-# peft asks transformers for an old name.
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
-def test_peft_reads_the_adapter(original, tmp_path):
-  model, folder = original
-  state, tokenizer = tuned(folder)
-  checkpoints.export_adapter(state, tmp_path / "adapter", base=str(folder), tokenizer=tokenizer)
-  base = AutoModelForCausalLM.from_pretrained(folder)
-  theirs = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
-  np.testing.assert_allclose(hf.logits(theirs, ROW)[-1], last_logits(state, ROW), atol=1e-4, rtol=0)
-  assert np.abs(hf.logits(model, ROW)[-1] - last_logits(state, ROW)).max() > 0.1
-  count = sum(p.numel() for n, p in theirs.named_parameters() if "lora_" in n)
-  assert count == sum(x.size for x in jax.tree.leaves(state.adapter))
-  assert AutoTokenizer.from_pretrained(tmp_path / "adapter")("#%").input_ids == [5, 7]

@@ -266,6 +266,9 @@ def test_a_damaged_checkpoint_is_named(config, uninterrupted, tmp_path, damaged)
     ({"data.prompt_buckets": (8,), "data.overlong": "drop"}, "prompt_buckets"),
     ({"data.corpus": "ragtruth", "data.path": "/nowhere/at/all"}, "/nowhere/at/all"),
     ({"model.path": "/nowhere/at/all"}, "/nowhere/at/all"),
+    ({"rollout.max_tokens": 3585}, r"made for 4096 tokens .* prompt of 512 .* answer of 3585"),
+    ({"eval.max_tokens": 3585}, r"made for 4096 tokens"),
+    ({"train.compilation_cache": "/dev/null/x"}, "compilation_cache=/dev/null/x cannot be written"),
   ],
 )
 def test_bad_input_is_named_before_weights_load(config, monkeypatch, change, message):
@@ -279,7 +282,7 @@ def test_bad_input_is_named_before_weights_load(config, monkeypatch, change, mes
     trainer.Trainer(config)
 
 
-def test_the_compilation_cache_stays_off_on_cpus(monkeypatch):
+def test_the_compilation_cache_stays_off_on_cpus(monkeypatch, tmp_path):
   """jax-ml/jax#38445: there a second run rejects what the first one stored."""
   asked = {}
   monkeypatch.setattr(jax.config, "update", lambda name, value: asked.update({name: value}))
@@ -288,5 +291,5 @@ def test_the_compilation_cache_stays_off_on_cpus(monkeypatch):
   assert not asked
   monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
   loop.set_compilation_cache("auto")
-  loop.set_compilation_cache("/cache")
-  assert asked == {"jax_compilation_cache_dir": "/cache"}
+  loop.set_compilation_cache(f"{tmp_path}/new")
+  assert asked == {"jax_compilation_cache_dir": f"{tmp_path}/new"}

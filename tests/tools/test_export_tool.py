@@ -77,6 +77,8 @@ def test_what_cannot_be_exported_is_refused(base, tmp_path):
     export.main(config(base), run, None, adapter=False)
   with pytest.raises(UserError, match=r"exists; name a folder"):
     export.main(config(base), run, str(base), adapter=False)
+  with pytest.raises(UserError, match="--out=/dev/null/out cannot be written"):
+    export.main(config(base), run, "/dev/null/out", adapter=False)
   with pytest.raises(UserError, match="needs an adapter"):
     export.main(config(base), run, out, adapter=True)
   save_run(checkpoints.load(base, lora=LoraConfig(rank=2))[0], run)
