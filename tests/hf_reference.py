@@ -1,5 +1,9 @@
 """Tiny torch models of each family, saved as checkpoints, and what they compute."""
 
+import json
+
+import numpy as np
+import safetensors.numpy
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
@@ -86,7 +90,12 @@ CONFIGS = {
     )
   ),
   "qwen3": lambda: Qwen3Config(**_sizes(head_dim=20, tie_word_embeddings=False)),
+  # transformers lacks it: a Llama, saved as an InternLM2.
+  "internlm2": lambda: LlamaConfig(
+    **_sizes(hidden_size=8, head_dim=2, tie_word_embeddings=False), saved_as="internlm2"
+  ),
 }
+FAMILIES = list(CONFIGS)
 
 
 # Size of random matrices. DeltaNet amplifies rounding: at 1.3, a change of the embedding
@@ -111,14 +120,73 @@ def redraw(model, seed=0, gain=1.3):
 
 
 def build(family, seed=0):
-  config = CONFIGS[family]()
+  return from_config(CONFIGS[family](), seed, GAINS.get(family, 1.3))
+
+
+def from_config(config, seed=0, gain=1.3):
   model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-  return redraw(model.float().eval(), seed, GAINS.get(family, 1.3))
+  return redraw(model.float().eval(), seed, gain)
+
+
+def raw_config(family):
+  """The config.json of a family, parsed."""
+  raw = CONFIGS[family]().to_dict()
+  return _internlm2_config(raw) if family == "internlm2" else raw
+
+
+# InternLM2 with 2 key heads and 2 query heads each, of width 2: for each key head its query
+# heads, then the key head, then the value head. (which, row) of each row of wqkv.
+FUSED = [
+  *[("q", 0), ("q", 1), ("q", 2), ("q", 3), ("k", 0), ("k", 1), ("v", 0), ("v", 1)],
+  *[("q", 4), ("q", 5), ("q", 6), ("q", 7), ("k", 2), ("k", 3), ("v", 2), ("v", 3)],
+]
+_INTERNLM2 = {
+  "model.embed_tokens": "model.tok_embeddings",
+  "lm_head": "output",
+  "input_layernorm": "attention_norm",
+  "post_attention_layernorm": "ffn_norm",
+  "self_attn.o_proj": "attention.wo",
+  "mlp.gate_proj": "feed_forward.w1",
+  "mlp.up_proj": "feed_forward.w3",
+  "mlp.down_proj": "feed_forward.w2",
+}
+
+
+def _internlm2_config(raw):
+  raw = {k: v for k, v in raw.items() if k != "rope_parameters"}
+  scaling = {"type": "dynamic", "factor": 2.0}
+  return raw | {
+    "model_type": "internlm2", "bias": False, "rope_theta": 1e4, "rope_scaling": scaling
+  }  # fmt: skip
+
+
+def _to_internlm2(folder):
+  """Turns the checkpoint of a Llama into that of the same InternLM2, in one file."""
+  llama = {}
+  for file in folder.glob("*.safetensors*"):
+    if file.suffix == ".safetensors":
+      llama |= safetensors.numpy.load_file(file)
+    file.unlink()
+  tensors = {}
+  for name, tensor in llama.items():
+    stem, _, part = name.partition(".self_attn.")
+    if part == "q_proj.weight":
+      rows = [llama[f"{stem}.self_attn.{which}_proj.weight"][row] for which, row in FUSED]
+      tensors[f"{stem}.attention.wqkv.weight"] = np.stack(rows)
+    elif part not in ("k_proj.weight", "v_proj.weight"):
+      for ours, theirs in _INTERNLM2.items():
+        name = name.replace(ours, theirs)
+      tensors[name] = tensor
+  safetensors.numpy.save_file(tensors, folder / "model.safetensors")
+  raw = json.loads((folder / "config.json").read_text())
+  (folder / "config.json").write_text(json.dumps(_internlm2_config(raw)))
 
 
 def save(model, folder, max_shard_size="60KB"):
   """A checkpoint folder of several shards, with a tokenizer."""
   model.save_pretrained(folder, max_shard_size=max_shard_size)
+  if getattr(model.config, "saved_as", None) == "internlm2":
+    _to_internlm2(folder)
   characters = ["<unk>", "<s>", "</s>", *(chr(ord("!") + i) for i in range(VOCAB - 3))]
   backend = Tokenizer(models.BPE({c: i for i, c in enumerate(characters)}, []))
   backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
