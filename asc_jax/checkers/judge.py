@@ -8,14 +8,17 @@ tokens that read so. The prompt is an editable text file with {document} and
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from asc_jax.checkers import base, prompt_files
-from asc_jax.checkers.shared_document import SharedDocument, reading
-from asc_jax.models import checkpoints
+from asc_jax.checkers.shared_document import Messages, SharedDocument, reading
+from asc_jax.models import adapters, checkpoints
 from asc_jax.types import UserError
 
 _FIELDS = ("{document}", "{sentence}")
@@ -27,33 +30,37 @@ class Judge(SharedDocument):
   name = "judge"
 
 
-def yes_or_no(yes: jax.Array, no: jax.Array, logits: jax.Array) -> jax.Array:
-  """logits [..., V] -> P(yes) of what reads yes or no; `yes` and `no` are bool[V]."""
+class Question(NamedTuple):
+  """How a model is asked, before its weights are read.
+
+  Attributes:
+    template: the prompt's text.
+    tokenizer: the model's.
+    messages: the conversation about (document, sentence).
+    yes, no: bool[V], which first answer tokens read so.
+  """
+
+  template: str
+  tokenizer: Any
+  messages: Callable[[str, str], Messages]
+  yes: jax.Array
+  no: jax.Array
+
+
+def margin(yes: jax.Array, no: jax.Array, logits: jax.Array) -> jax.Array:
+  """logits [..., V] -> the log-odds of yes, of what reads yes or no; both are bool[V]."""
   say_yes = jax.nn.logsumexp(logits, axis=-1, where=yes)
   say_no = jax.nn.logsumexp(logits, axis=-1, where=no)
-  return jax.nn.sigmoid(say_yes - say_no)
+  return say_yes - say_no
 
 
-def load(
-  path: str | None = None,
-  *,
-  prompt: str | None = None,
-  window: int = 32768,
-  dtype: str = "float32",
-  mesh=None,
-  tokens_per_batch: int = 256,
-) -> Judge:
-  """Reads a decoder and its prompt.
+def yes_or_no(yes: jax.Array, no: jax.Array, logits: jax.Array) -> jax.Array:
+  """logits [..., V] -> P(yes) of what reads yes or no."""
+  return jax.nn.sigmoid(margin(yes, no, logits))
 
-  Args:
-    path: what `models.checkpoints.load` takes.
-    prompt: file with {document} and {sentence}; None for this project's own.
-    window: tokens of a prompt at most.
-    dtype: of weights and computation.
-    mesh: where the weights go.
-    tokens_per_batch: sentence tokens that one call extends.
-  """
-  path = base.require_path(Judge.name, path)
+
+def question(path: str, prompt: str | None = None) -> Question:
+  """Reads the prompt and the tokenizer; the arguments are those of `load`."""
   template = prompt_files.read(prompt, "judge.txt")
   for field in _FIELDS:
     if template.count(field) != 1:
@@ -68,8 +75,7 @@ def load(
         f"checker judge: {word!r} is {len(ids)} tokens of {path}'s tokenizer; a verdict is read "
         "from one, so take another judge"
       )
-  state, _, digest = base.read_decoder(path, template, dtype=dtype, mesh=mesh)
-  size = state.config.vocab_size
+  size = checkpoints.check(path).config.vocab_size
   yes, no = (jnp.asarray(reading(tokenizer, size, word)) for word in ("yes", "no"))
 
   def messages(document: str, sentence: str):
@@ -77,11 +83,42 @@ def load(
     text = re.sub("|".join(_FIELDS), lambda m: values[m.group()], template)
     return [{"role": "user", "content": text}]
 
+  return Question(template, tokenizer, messages, yes, no)
+
+
+def load(
+  path: str | None = None,
+  *,
+  prompt: str | None = None,
+  adapter: str | None = None,
+  window: int = 32768,
+  dtype: str = "float32",
+  mesh=None,
+  tokens_per_batch: int = 256,
+) -> Judge:
+  """Reads a decoder and its prompt.
+
+  Args:
+    path: what `models.checkpoints.load` takes.
+    prompt: file with {document} and {sentence}; None for this project's own.
+    adapter: folder of a LoRA adapter in peft's layout, None for the model as it is.
+    window: tokens of a prompt at most.
+    dtype: of weights and computation.
+    mesh: where the weights go.
+    tokens_per_batch: sentence tokens that one call extends.
+  """
+  path = base.require_path(Judge.name, path)
+  asked = question(path, prompt)
+  extra = None if adapter is None else adapters.read(adapter)
+  state, _, digest = base.read_decoder(path, asked.template, dtype=dtype, mesh=mesh)
+  if extra is not None:
+    state = adapters.attach(state, extra, mesh)
+    digest = hashlib.sha256((digest + base.file_hash(extra.path)).encode()).hexdigest()[:16]
   return Judge(
     state,
-    tokenizer,
-    messages,
-    lambda logits: yes_or_no(yes, no, logits),
+    asked.tokenizer,
+    asked.messages,
+    lambda logits: yes_or_no(asked.yes, asked.no, logits),
     weights_hash=digest,
     window=window,
     tokens_per_batch=tokens_per_batch,
