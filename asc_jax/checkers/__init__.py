@@ -22,6 +22,8 @@ INSTRUMENTS = {
   "lexical": ("asc_jax.checkers.lexical", "load"),
   "minilm": ("asc_jax.checkers.minilm", "load"),
   "minilm_b": ("asc_jax.checkers.minilm", "load_twin"),
+  "likelihood": ("asc_jax.checkers.likelihood", "load"),
+  "likelihood_b": ("asc_jax.checkers.likelihood", "load_twin"),
   "minicheck_t5": ("asc_jax.checkers.minicheck_t5", "load"),
   "alignscore": ("asc_jax.checkers.alignscore", "load"),
   "bespoke": ("asc_jax.checkers.bespoke", "load"),
@@ -31,7 +33,7 @@ INSTRUMENTS = {
 }
 
 # Fields of the section `checker` that are an instrument's own.
-OPTIONS = ("prompt", "label", "head", "dtype", "tokens_per_batch")
+OPTIONS = ("prompt", "adapter", "label", "head", "dtype", "tokens_per_batch")
 
 
 def _loader(name: str) -> Callable[..., Checker]:

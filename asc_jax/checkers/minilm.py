@@ -38,9 +38,9 @@ class Head(NamedTuple):
     logit = (z * self.weight).sum(axis=1) + np.float32(self.bias)
     return (1 / (1 + np.exp(-logit))).astype(np.float32)
 
-  def to_json(self) -> str:
+  def to_json(self, names: Sequence[str] = pair_features.NAMES) -> str:
     """As shipped: one number a feature and kind, by name."""
-    columns = zip(pair_features.NAMES, self.mean, self.scale, self.weight, strict=True)
+    columns = zip(names, self.mean, self.scale, self.weight, strict=True)
     lines = [
       f"  {json.dumps(name)}: {json.dumps([float(f'{v:.6g}') for v in values])}"
       for name, *values in columns
@@ -49,11 +49,11 @@ class Head(NamedTuple):
     return f'{{\n "bias": {self.bias:.6g},\n "mean, scale, weight": {{\n{table}\n }}\n}}\n'
 
   @classmethod
-  def from_json(cls, text: str) -> Head:
+  def from_json(cls, text: str, names: Sequence[str] = pair_features.NAMES) -> Head:
     """Reads `to_json`'s text; the features must be this version's."""
     raw = json.loads(text)
     table = raw["mean, scale, weight"]
-    if tuple(table) != pair_features.NAMES:
+    if list(table) != list(names):
       raise UserError(
         "the head was fitted on other features; run `python -m asc_jax.tools.train_checker` again"
       )
@@ -118,13 +118,12 @@ class MiniLM(base.Checker):
     return self.head(features(self.embed, documents, sentences)).tolist()
 
 
-def head_text(name: str) -> str:
+def head_text(name: str, checker: str = "minilm") -> str:
   """The packaged head's file: "a" is the reward's, "b" its held-out twin's."""
   if name not in HEADS:
-    raise UserError(f"checker minilm has the heads {', '.join(HEADS)}, not {name!r}")
-  return (
-    importlib.resources.files("asc_jax.checkers").joinpath(f"data/minilm_{name}.json").read_text()
-  )
+    raise UserError(f"checker {checker} has the heads {', '.join(HEADS)}, not {name!r}")
+  folder = importlib.resources.files("asc_jax.checkers").joinpath("data")
+  return folder.joinpath(f"{checker}_{name}.json").read_text()
 
 
 def load(path: str | None = None, head: str = "a") -> MiniLM:

@@ -1,13 +1,14 @@
 """Checkers that are language models: a document is read once for all its sentences.
 
-Document and sentence are encoded together, as one chat prompt, since tokens may merge
-where they meet. What a prompt has in common with the same document's prompt of a probe
+Document and sentence are encoded together, as one prompt, since tokens may merge where
+they meet. What a prompt has in common with the same document's prompt of a probe
 sentence is prefilled once; the rest, a few tokens a sentence, is extended from it.
-The first answer token's distribution gives P(supported).
+Of `SharedDocument`, the first answer token's distribution gives P(supported).
 """
 
 from __future__ import annotations
 
+import abc
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,43 +23,46 @@ from asc_jax.models import decoder
 from asc_jax.text import prompts
 from asc_jax.types import UserError
 
-PREFIX_BUCKETS = (128, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 32768)
+PREFIX_BUCKETS = (
+  64,
+  128,
+  192,
+  256,
+  384,
+  512,
+  640,
+  1024,
+  1536,
+  2048,
+  3072,
+  4096,
+  8192,
+  16384,
+  32768,
+)
 REST_BUCKETS = (32, 48, 64, 96, 128, 256, 512, 1024, 2048)
-_PROBE = "※"  # no sentence begins like this, so nothing of a sentence is in the prefix
+PROBE = "※"  # no sentence begins like this, so nothing of a sentence is in the prefix
 
 Messages = list[dict[str, str]]
 
 
-class SharedDocument(base.Checker):
-  """See the module's docstring.
+class DocumentReader(abc.ABC):
+  """Runs a decoder over (document, sentence) prompts, each document once.
 
-  A score depends on its own prompt only: how much of it is prefix follows from the
-  probe, and every shape from the lengths of the two parts.
+  What is read out of a prompt depends on that prompt only: how much of it is prefix
+  follows from the probe, and every shape from the lengths of the two parts.
 
   Args:
-    state: the decoder, frozen; where its weights lie is where the checker computes.
-    tokenizer: with a chat template.
-    messages: the conversation that asks about (document, sentence).
-    probability: float32[..., V] logits of the first answer token -> P(supported).
-    weights_hash: of the checkpoint and the prompt.
+    state: the decoder, frozen; where its weights lie is where it computes.
+    tokenizer: its own.
     window: tokens of a prompt at most.
     tokens_per_batch: sentence tokens that one call extends.
   """
 
-  def __init__(
-    self,
-    state: decoder.DecoderState,
-    tokenizer,
-    messages: Callable[[str, str], Messages],
-    probability: Callable[[jax.Array], jax.Array],
-    *,
-    weights_hash: str,
-    window: int,
-    tokens_per_batch: int = 256,
-  ):
+  name: str
+
+  def __init__(self, state: decoder.DecoderState, tokenizer, *, window: int, tokens_per_batch: int):
     self.tokenizer = tokenizer
-    self.messages = messages
-    self.weights_hash = weights_hash
     self.window = min(window, PREFIX_BUCKETS[-1])
     self.tokens_per_batch = tokens_per_batch
     self._state = state
@@ -68,26 +72,40 @@ class SharedDocument(base.Checker):
     @jax.jit
     def extend(state, prefix, tokens, lengths):
       hidden, _ = decoder.extend(state, prefix, tokens[None], 0)  # [1, G, T, D]
-      last = jnp.maximum(lengths - 1, 0)[:, None, None]  # [G, 1, 1]
-      hidden = jnp.take_along_axis(hidden[0], last, axis=1)[:, 0]  # [G, D]
-      return probability(decoder.logits(state, hidden))
+      return self.read_out(state, hidden[0], tokens, lengths)
 
     self._prefill = jax.jit(decoder.prefill)
     self._extend = extend
 
-  def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
-    values = self.read(documents, sentences)
-    return [None if value is None else float(value) for value in values]
+  @abc.abstractmethod
+  def encode(self, document: str, sentence: str) -> list[int]:
+    """The whole prompt of one pair."""
+
+  @abc.abstractmethod
+  def read_out(
+    self, state: decoder.DecoderState, hidden: jax.Array, tokens: jax.Array, lengths: jax.Array
+  ) -> jax.Array:
+    """What is wanted of each prompt's rest; traced.
+
+    Args:
+      state: the decoder.
+      hidden: [G, T, D] after the final norm.
+      tokens: int32[G, T], the last token of the prefix and what follows it.
+      lengths: int32[G].
+
+    Returns:
+      float32[G, ...].
+    """
 
   def read(self, documents: Sequence[str], sentences: Sequence[str]) -> list[np.ndarray | None]:
-    """`probability` of each prompt; None where its sentence does not fit.
+    """`read_out` of each prompt; None where its sentence does not fit.
 
     Raises:
       UserError: a document that does not fit the window.
     """
-    scores: list[np.ndarray | None] = [None] * len(documents)
+    found: list[np.ndarray | None] = [None] * len(documents)
     for doc, places in base.group_by_document(documents).items():
-      probe = self.encode(doc, _PROBE)
+      probe = self.encode(doc, PROBE)
       if len(probe) > self.window:
         raise UserError(
           f"checker {self.name} reads {self.window} tokens and a document of {len(doc.split())} "
@@ -102,15 +120,11 @@ class SharedDocument(base.Checker):
       for length, members in groups.items():
         values = self.extend_rows([ids for _, ids in members], length)
         for (i, _), value in zip(members, values, strict=True):
-          scores[i] = value
-    return scores
-
-  def encode(self, document: str, sentence: str) -> list[int]:
-    """The whole prompt of one pair."""
-    return prompts.encode_chat(self.tokenizer, self.messages(document, sentence))
+          found[i] = value
+    return found
 
   def extend_rows(self, rows: list[list[int]], length: int) -> list[np.ndarray]:
-    """Scores of prompts whose first `length` tokens are the same."""
+    """`read_out` of prompts whose first `length` tokens are the same."""
     width = next(b for b in PREFIX_BUCKETS if length <= b)
     tokens = np.zeros((1, width), np.int32)
     tokens[0, :length] = rows[0][:length]
@@ -123,6 +137,47 @@ class SharedDocument(base.Checker):
         buckets=REST_BUCKETS,
         tokens_per_batch=self.tokens_per_batch,
       )
+
+
+class SharedDocument(DocumentReader, base.Checker):
+  """A checker that is asked in a chat prompt.
+
+  Args:
+    state: the decoder.
+    tokenizer: with a chat template.
+    messages: the conversation that asks about (document, sentence).
+    probability: float32[..., V] logits of the first answer token -> P(supported).
+    weights_hash: of the checkpoint and the prompt.
+    window, tokens_per_batch: see `DocumentReader`.
+  """
+
+  def __init__(
+    self,
+    state: decoder.DecoderState,
+    tokenizer,
+    messages: Callable[[str, str], Messages],
+    probability: Callable[[jax.Array], jax.Array],
+    *,
+    weights_hash: str,
+    window: int,
+    tokens_per_batch: int = 256,
+  ):
+    super().__init__(state, tokenizer, window=window, tokens_per_batch=tokens_per_batch)
+    self.messages = messages
+    self.probability = probability
+    self.weights_hash = weights_hash
+
+  def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
+    values = self.read(documents, sentences)
+    return [None if value is None else float(value) for value in values]
+
+  def encode(self, document: str, sentence: str) -> list[int]:
+    return prompts.encode_chat(self.tokenizer, self.messages(document, sentence))
+
+  def read_out(self, state, hidden, tokens, lengths):
+    last = jnp.maximum(lengths - 1, 0)[:, None, None]  # [G, 1, 1]
+    hidden = jnp.take_along_axis(hidden, last, axis=1)[:, 0]  # [G, D]
+    return self.probability(decoder.logits(state, hidden))
 
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

@@ -1,32 +1,61 @@
-"""Fits the embedded checker's two heads on labelled pairs, and scores held-out ones once.
+"""Fits an embedded checker's two heads on labelled pairs, and scores held-out ones once.
 
   python -m asc_jax.tools.train_checker --config=configs/checker_minilm.py
+  python -m asc_jax.tools.train_checker --config=configs/checker_likelihood.py
 
 Head a, the reward's, is fitted on the pairs of the split checker_a, its held-out twin b
-on those of checker_b; both are scored on the split eval, beside the lexical instrument.
-"left out" is a head fitted without the set that it is scored on. Written: minilm_a.json
-and minilm_b.json; the same pairs give the same bytes on one machine.
+on those of checker_b; both are scored on the split eval, beside the lexical instrument and,
+of `likelihood`, each half of the features. "left out" is a head fitted without the set that
+it is scored on. Written: CHECKER_a.json and CHECKER_b.json; the same pairs give the same
+bytes on one machine.
 """
 
 from __future__ import annotations
 
+import hashlib
 import pathlib
 import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from asc_jax import checkers, cli
-from asc_jax.checkers import encoder, fitting, minilm, quality
+from asc_jax.checkers import encoder, fitting, likelihood, minilm, pair_features, quality
 from asc_jax.config import Field
-from asc_jax.data import support_pairs
+from asc_jax.data import files, splits, support_pairs
 
 FIELDS = {
   "data.path": Field("../shared/data", "folder of the labelled sets (data/support_pairs.py)"),
+  "data.pairs": Field(
+    None,
+    "pairs read of each set in each part, chosen by hash; None: all",
+    int,
+    low=1,
+    optional=True,
+  ),
+  "data.test": Field("eval", "part that heads are scored on", choices=splits.SPLITS[1:]),
+  "checker": Field("minilm", "whose heads", choices=("minilm", "likelihood")),
   "encoder.path": Field(None, "all-MiniLM-L6-v2's folder; None: the package's", optional=True),
   "fit.l2": Field(0.1, "weight of half the squared norm of the head's weights", float, low=1e-6),
+  "cache": Field(None, "folder in which features are kept and looked up", optional=True),
   "out": Field(str(pathlib.Path(minilm.__file__).parent / "data"), "folder of the heads"),
 }
+NAMES = {"minilm": pair_features.NAMES, "likelihood": likelihood.NAMES}
+_ALIGNMENT = len(pair_features.NAMES)
+# Which features: both, and each half of those of `likelihood`.
+GROUPS = {
+  "minilm": {"head": slice(None)},
+  "likelihood": {
+    "head": slice(None),
+    "without likelihood": slice(_ALIGNMENT),
+    "likelihood alone": slice(_ALIGNMENT, None),
+  },
+}
+
+# (documents, sentences) -> float32[N, F]
+Features = Callable[[Sequence[str], Sequence[str]], np.ndarray]
 
 
 class Rows(NamedTuple):
@@ -47,72 +76,116 @@ def main(config) -> None:
   """Reads, embeds, fits, prints the tables and writes the heads."""
   pairs = support_pairs.read(config.data.path)
   embed = encoder.Encoder(encoder.find_weights(config.encoder.path))
+  readers: dict[str, Features] = {"minilm": lambda *texts: minilm.features(embed, *texts)}
+  if config.checker == "likelihood":
+    readers["likelihood"] = likelihood.read_model().features
+  if config.cache is not None:
+    files.make_folder(config.cache, "--config.cache")
+    readers = {name: cached(read, f"{config.cache}/{name}") for name, read in readers.items()}
   sets = {}
   for name, found in pairs.items():
     start = time.monotonic()
-    sets[name] = read_rows(found, embed)
+    sets[name] = read_rows(choose(found, config.data.pairs), readers.values())
     seconds = time.monotonic() - start
-    print(f"{name}: {len(sets[name].labels)} pairs embedded in {seconds:.0f} s", flush=True)
+    print(f"{name}: {len(sets[name].labels)} pairs read in {seconds:.0f} s", flush=True)
   out = pathlib.Path(config.out)
   out.mkdir(parents=True, exist_ok=True)
+  twins = []
   for head in minilm.HEADS:
-    fitted = fit(sets, f"checker_{head}", config.fit.l2)
-    print(f"\nhead {head}, fitted on checker_{head}, scored on eval\n")
-    print(table(sets, fitted, f"checker_{head}", config.fit.l2))
-    (out / f"minilm_{head}.json").write_text(fitted.to_json())
-  print(f"\nwritten: {out}/minilm_a.json, {out}/minilm_b.json")
+    twins.append(fit(sets, f"checker_{head}", config.fit.l2))
+    print(f"\nhead {head}, fitted on checker_{head}, scored on {config.data.test}\n")
+    print(table(sets, GROUPS[config.checker], f"checker_{head}", config))
+    path = out / f"{config.checker}_{head}.json"
+    path.write_text(twins[-1].to_json(NAMES[config.checker]))
+  print("\nrank correlation of the twins' scores:", agreement(sets, twins, config.data.test))
+  print(f"\nwritten: {out}/{config.checker}_a.json, {out}/{config.checker}_b.json")
 
 
-def read_rows(pairs: list[support_pairs.SupportPair], embed: encoder.Encoder) -> Rows:
-  """Features and labels of the pairs that no policy is trained on."""
-  kept = [p for p in pairs if p.split != "train"]
-  documents, sentences = [p.document for p in kept], [p.sentence for p in kept]
+def choose(
+  pairs: Sequence[support_pairs.SupportPair], count: int | None
+) -> list[support_pairs.SupportPair]:
+  """The pairs that no policy is trained on, `count` of each part at most, chosen by hash."""
+  kept = []
+  for split in splits.SPLITS[1:]:
+    part = [p for p in pairs if p.split == split]
+    if count is not None:
+      part = sorted(part, key=lambda p: splits.position(p.document + p.sentence))[:count]
+    kept += part
+  return kept
+
+
+def cached(read: Features, stem: str) -> Features:
+  """`read`, which asks the disk first: a file STEM-HASH.npy for each call's texts."""
+
+  def features(documents, sentences):
+    digest = hashlib.sha256(repr((documents, sentences)).encode()).hexdigest()[:16]
+    path = pathlib.Path(f"{stem}-{digest}.npy")
+    if not path.exists():
+      np.save(path, read(documents, sentences))
+    return np.load(path)
+
+  return features
+
+
+def read_rows(pairs: Sequence[support_pairs.SupportPair], readers: Iterable[Features]) -> Rows:
+  """Features and labels of the pairs; those that do not fit a model's window are left out."""
+  documents, sentences = [p.document for p in pairs], [p.sentence for p in pairs]
+  features = np.hstack([read(documents, sentences) for read in readers])
+  fits = np.isfinite(features).all(axis=1)
   return Rows(
-    minilm.features(embed, documents, sentences),
-    checkers.load("lexical").score(documents, sentences),
-    np.array([p.supported for p in kept]),
-    np.array([p.split for p in kept]),
+    features[fits],
+    checkers.load("lexical").score(documents, sentences)[fits],
+    np.array([p.supported for p in pairs])[fits],
+    np.array([p.split for p in pairs])[fits],
   )
 
 
-def fit(sets: dict[str, Rows], split: str, l2: float) -> minilm.Head:
-  """A head on the pairs of `split`, every set and both labels counting alike."""
+def fit(sets: dict[str, Rows], split: str, l2: float, columns: slice = slice(None)) -> minilm.Head:
+  """A head on some features of the pairs of `split`, every set and both labels counting alike."""
   parts = [rows.part(split) for rows in sets.values()]
   which = np.repeat(np.arange(len(parts)), [len(p.labels) for p in parts])
   labels = np.concatenate([p.labels for p in parts])
-  features = np.concatenate([p.features for p in parts])
+  features = np.concatenate([p.features[:, columns] for p in parts])
   return fitting.fit_head(features, labels, fitting.balance(which, labels), l2)
 
 
-def table(sets: dict[str, Rows], head: minilm.Head, split: str, l2: float) -> str:
-  """AUROC and balanced accuracy on the split eval, in Markdown."""
+def table(sets: dict[str, Rows], groups: dict[str, slice], split: str, config) -> str:
+  """AUROC, and balanced accuracy of the first group's head, in Markdown."""
   grid = np.linspace(0, 1, 101)
   fitted_on = [rows.part(split) for rows in sets.values()]
   # The share of words has no neutral point: its threshold is fitted on the same pairs.
   threshold = grid[np.argmax([_mean_accuracy(fitted_on, t) for t in grid])]
+  titles = [title for group in groups for title in (group, f"{group}, left out")]
   lines = [
-    f"| set | pairs | supported | AUROC lexical | head | left out | balanced accuracy lexical (above {threshold:.2f}) | head (above 0.5) |",
-    "|---|---|---|---|---|---|---|---|",
+    f"| set | pairs | supported | AUROC lexical | {' | '.join(titles)} | balanced accuracy lexical (above {threshold:.2f}) | head (above 0.5) |",
+    "|---" * (6 + len(titles)) + "|",
   ]
-  columns = []
+  heads = [fit(sets, split, config.fit.l2, columns) for columns in groups.values()]
+  rows_of_table = []
   for name, rows in sets.items():
-    test = rows.part("eval")
+    test = rows.part(config.data.test)
     others = {k: v for k, v in sets.items() if k != name}
-    left_out = fit(others, split, l2)(test.features)
-    scores = head(test.features)
-    columns.append(
-      [
-        quality.auroc(test.labels, test.lexical),
-        quality.auroc(test.labels, scores),
-        quality.auroc(test.labels, left_out),
-        quality.balanced_accuracy(test.labels, test.lexical, threshold),
-        quality.balanced_accuracy(test.labels, scores),
+    figures = [quality.auroc(test.labels, test.lexical)]
+    for head, columns in zip(heads, groups.values(), strict=True):
+      left_out = fit(others, split, config.fit.l2, columns)
+      figures += [
+        quality.auroc(test.labels, h(test.features[:, columns])) for h in (head, left_out)
       ]
-    )
+    figures += [
+      quality.balanced_accuracy(test.labels, test.lexical, threshold),
+      quality.balanced_accuracy(test.labels, heads[0](test.features)),
+    ]
+    rows_of_table.append(figures)
     share = f"{test.labels.mean():.2f}"
-    lines.append(_line(name, str(len(test.labels)), share, *(f"{v:.3f}" for v in columns[-1])))
-  lines.append(_line("mean", "", "", *(f"{v:.3f}" for v in np.nanmean(columns, axis=0))))
+    lines.append(_line(name, str(len(test.labels)), share, *(f"{v:.3f}" for v in figures)))
+  lines.append(_line("mean", "", "", *(f"{v:.3f}" for v in np.nanmean(rows_of_table, axis=0))))
   return "\n".join(lines)
+
+
+def agreement(sets: dict[str, Rows], twins: Sequence[minilm.Head], test: str) -> str:
+  """Spearman's correlation of two heads' scores in each set."""
+  scores = {name: [head(rows.part(test).features) for head in twins] for name, rows in sets.items()}
+  return ", ".join(f"{name} {spearmanr(*two).statistic:.2f}" for name, two in scores.items())
 
 
 def _mean_accuracy(parts: list[Rows], threshold: float) -> float:

@@ -108,7 +108,7 @@ def test_most_of_the_prompt_is_shared_though_tokens_merge_where_it_ends(tiny, sm
   checker = load(tiny, "bespoke")
   document = DOCUMENTS[0]
   rows = [checker.encode(document, s) for s in SENTENCES]
-  probe = checker.encode(document, shared_document._PROBE)
+  probe = checker.encode(document, shared_document.PROBE)
   alone = checker.tokenizer(f"Document: {document}\nClaim: ", add_special_tokens=False)["input_ids"]
   for ids in rows:
     shared = shared_document.common_prefix(ids, probe)
