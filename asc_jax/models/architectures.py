@@ -42,13 +42,13 @@ class Family:
   rows: Callable[[DecoderConfig], dict[str, np.ndarray]] | None = None
 
 
-def _positive(value: Any, *types: type) -> bool:
-  return isinstance(value, types) and not isinstance(value, bool) and 0 < value < math.inf
+def _positive(value: Any, kinds: Any) -> bool:
+  return isinstance(value, kinds) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 _TESTS: dict[str, Callable[[Any], bool]] = {
   "a positive integer": lambda value: _positive(value, int),
-  "a positive number": lambda value: _positive(value, int, float),
+  "a positive number": lambda value: _positive(value, (int, float)),
   "true or false": lambda value: isinstance(value, bool),
   "an object": lambda value: isinstance(value, Mapping),
   "a list of strings": lambda value: isinstance(value, list) and {*map(type, value)} <= {str},

@@ -46,8 +46,7 @@ class BertConfig:
       raise UserError(
         f"hidden_act {raw['hidden_act']!r} of a BERT checkpoint; only gelu is implemented"
       )
-    names = {f.name for f in dataclasses.fields(cls)}
-    return cls(**{k: v for k, v in {**raw, **overrides}.items() if k in names})
+    return loading.sizes(cls, {**raw, **overrides}, "BERT")
 
   @property
   def window(self) -> int:

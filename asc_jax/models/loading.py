@@ -1,7 +1,8 @@
-"""Fills a Flax module with a checkpoint's tensors, without making it twice."""
+"""A checkpoint's sizes and tensors for a Flax module, without making it twice."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,6 +11,33 @@ import numpy as np
 from flax import nnx
 
 from asc_jax.types import UserError
+
+_TAKES = {"int": "an integer", "float": "a number", "bool": "true or false"}
+
+
+def sizes(cls: Any, raw: Mapping[str, Any], what: str) -> Any:
+  """The dataclass `cls` from the fields of that name in a parsed config.json.
+
+  Args:
+    cls: its fields are int, float or bool, as annotations in text.
+    raw: null stands for the default.
+    what: the model it should describe, for the error.
+
+  Raises:
+    UserError: naming a field that is missing or of the wrong type.
+  """
+  where, values = f"config.json of a {what} checkpoint", {}
+  for field in dataclasses.fields(cls):
+    value, kind = raw.get(field.name), str(field.type)
+    if value is not None:
+      if type(value).__name__ not in (kind, "int" if kind == "float" else None):
+        raise UserError(
+          f"{where}: {field.name} takes {_TAKES[kind]}, not {value!r}; download it again"
+        )
+      values[field.name] = value
+    elif field.default is dataclasses.MISSING:
+      raise UserError(f"{where} lacks {field.name}; download it again")
+  return cls(**values)
 
 
 class Tensors:
@@ -37,6 +65,17 @@ def build(make: Callable[[], nnx.Module], read: Callable[[str], np.ndarray]) -> 
   """`make()`, with each parameter read by its dotted path.
 
   Raises:
+    UserError: as `parts`.
+  """
+  return nnx.merge(*parts(make, read))
+
+
+def parts(make: Callable[[], nnx.Module], read: Callable[[str], np.ndarray]) -> tuple[Any, Any]:
+  """What nnx.split would give of `build`, without making the module.
+
+  A module is part of a cycle, so that its arrays stay until the collector runs.
+
+  Raises:
     UserError: naming a parameter whose shape differs from the checkpoint's.
   """
   graph, abstract = nnx.split(nnx.eval_shape(make))
@@ -49,4 +88,4 @@ def build(make: Callable[[], nnx.Module], read: Callable[[str], np.ndarray]) -> 
         f"{name} is {value.shape} in the checkpoint and {leaf.shape} by its config.json"
       )
     flat[path] = leaf.replace(jnp.asarray(value))
-  return nnx.merge(graph, nnx.from_flat_state(flat))
+  return graph, nnx.from_flat_state(flat)

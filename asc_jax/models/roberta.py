@@ -11,6 +11,7 @@ import numpy as np
 from flax import nnx
 
 from asc_jax.models import bert, loading
+from asc_jax.types import UserError
 
 # How a checkpoint names the two maps of its head, and its encoder's prefix.
 SEQUENCE_CLASSIFIER = ("roberta.", "classifier.dense", "classifier.out_proj")
@@ -19,7 +20,10 @@ ALIGNSCORE = ("", "pooler.dense", "tri_layer")
 
 def config_from_dict(raw: Mapping[str, Any]) -> bert.BertConfig:
   """Reads a RoBERTa checkpoint's config.json; its padding id precedes the positions."""
-  return bert.BertConfig.from_dict(raw, position_offset=raw.get("pad_token_id", 1) + 1)
+  padding = raw.get("pad_token_id", 1)
+  if type(padding) is not int:
+    raise UserError(f"config.json of a RoBERTa checkpoint: pad_token_id is {padding!r}, no integer")
+  return bert.BertConfig.from_dict(raw, position_offset=padding + 1)
 
 
 class Classifier(nnx.Module):

@@ -50,11 +50,10 @@ class T5Config:
       raise UserError(
         f"feed_forward_proj {kind!r} of a T5 checkpoint; only gated-gelu is implemented"
       )
-    names = {f.name for f in dataclasses.fields(cls)}
-    known = {k: v for k, v in raw.items() if k in names and v is not None}
-    scale = raw.get("tie_word_embeddings", True)
-    defaults = {"num_decoder_layers": raw["num_layers"], "scale_decoder_outputs": scale}
-    return cls(**{**defaults, **known})
+    known = {k: v for k, v in raw.items() if v is not None}
+    scale = known.get("tie_word_embeddings", True)
+    defaults = {"num_decoder_layers": known.get("num_layers"), "scale_decoder_outputs": scale}
+    return loading.sizes(cls, {**defaults, **known}, "T5")
 
 
 def relative_bucket(distance: jax.Array, buckets: int, longest: int, both_ways: bool) -> jax.Array:

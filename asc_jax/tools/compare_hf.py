@@ -184,14 +184,21 @@ def compare(path: str, rows: Rows, reference: list[Rows]) -> Iterator[Line]:
   halves = Halves(*(decoder.embed(weights.outer("embed"), tokens) for tokens in split(rows)))
   yield line("embeddings", halves, 0)
   for number in range(config.num_layers):
-    graph, state = nnx.split(weights.layer(number))
-    halves = run_layer(graph, state, halves, lengths)
-    alone = run_layer(graph, state, Halves(*map(jnp.asarray, split(reference[number]))), lengths)
+    theirs = Halves(*map(jnp.asarray, split(reference[number])))
+    halves, alone = run_both(weights, number, (halves, theirs), lengths)
     own = difference(join(alone, sizes), reference[number + 1])
     yield line(f"layer {number}", halves, number + 1, weights.kind(number), own)
   top = weights.outer("final_norm", "embed" if config.tied else "head")
   halves = Halves(*(decoder.logits(top, decoder.final_norm(top, half)) for half in halves))
   yield line("logits", halves, config.num_layers + 1)
+
+
+def run_both(
+  weights: Weights, number: int, inputs: Sequence[Halves], lengths: jax.Array
+) -> list[Halves]:
+  """The outputs of a layer, whose tensors are gone before those of the next are read."""
+  graph, state = weights.layer(number)
+  return [run_layer(graph, state, halves, lengths) for halves in inputs]
 
 
 def difference(rows: Rows, expected: Rows) -> float:
@@ -222,8 +229,8 @@ class Weights:
     }
     return decoder.DecoderState(params, None, self._config)
 
-  def layer(self, number: int) -> Layer:
-    """The layer that a checkpoint numbers so."""
+  def layer(self, number: int) -> tuple[Any, Any]:
+    """The layer that a checkpoint numbers so, as nnx.split would give it."""
     repeat, place = divmod(number, len(self._config.group))
 
     def make():
@@ -234,7 +241,7 @@ class Weights:
       path = f"blocks/layer_{place}/{name.replace('.', '/')}"
       return self._read(path, (repeat, repeat + 1))[0]
 
-    return loading.build(make, read)
+    return loading.parts(make, read)
 
   def kind(self, number: int) -> str:
     """What mixes tokens there."""

@@ -66,6 +66,20 @@ def test_buckets_equal_torch(both_ways):
   np.testing.assert_array_equal(got, wanted.numpy())
 
 
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"num_layers": "thirty"}, "T5 checkpoint: num_layers takes an integer, not 'thirty'"),
+    ({"layer_norm_epsilon": True}, "layer_norm_epsilon takes a number, not True"),
+    ({"d_model": None}, "T5 checkpoint lacks d_model"),
+  ],
+)
+def test_a_wrong_size_is_named(changes, message):
+  assert t5.T5Config.from_dict(SIZES | {"layer_norm_epsilon": 1}).layer_norm_epsilon == 1
+  with pytest.raises(UserError, match=message):
+    t5.T5Config.from_dict(SIZES | changes)
+
+
 def test_what_is_not_implemented_or_missing_is_named():
   with pytest.raises(UserError, match="feed_forward_proj 'relu'"):
     t5.T5Config.from_dict({**SIZES, "feed_forward_proj": "relu"})
