@@ -126,21 +126,16 @@ def summary(given: np.ndarray, alone: np.ndarray, facts: np.ndarray) -> np.ndarr
   )
 
 
-def best_part(document: str, sentence: str, whole: int = _WHOLE, part: int = _PART) -> str:
+def best_part(document: str, sentence: str) -> str:
   """A document that is short, or the part of a longer one with most of the sentence's words.
 
-  Args:
-    document: the text.
-    sentence: of one pair.
-    whole: words of a document up to which it is short.
-    part: words of a part at most.
-
-  >>> best_part("Bees dance at noon. Ants built a bridge.", "A bridge of ants.", 5, 5)
-  'Ants built a bridge.'
+  >>> long = "Bees dance at noon. " * 100 + "Ants built a bridge. " * 100
+  >>> best_part(long, "A bridge of ants.").split()[-1]
+  'bridge.'
   """
-  if len(document.split()) <= whole:
+  if len(document.split()) <= _WHOLE:
     return document
-  parts = chunking.word_chunks(document, part)
+  parts = chunking.word_chunks(document, _PART)
   wanted = lexical.content_words(sentence)
   known = [set(lexical.words(part)) for part in parts]
   return parts[int(np.argmax([sum(word in k for word in wanted) for k in known]))]
@@ -207,8 +202,10 @@ def load(
   )
 
 
-def load_twin(**options) -> MiniLMLikelihood:
+def load_twin(
+  path: str | None = None, *, mesh: jax.sharding.Mesh | None = None, tokens_per_batch: int = 64
+) -> MiniLMLikelihood:
   """The held-out twin, under a name of its own."""
-  twin = load(head="b", **options)
+  twin = load(path, head="b", mesh=mesh, tokens_per_batch=tokens_per_batch)
   twin.name = "likelihood_b"
   return twin
