@@ -1,9 +1,14 @@
 """The comparison of a folder with transformers, and a tensor that differs in one layer."""
 
+import gc
+
+import accelerate.hooks
 import hf_reference as hf
+import jax
 import numpy as np
 import pytest
 import torch
+from transformers import LlamaConfig
 
 from asc_jax.tools import compare_hf
 from asc_jax.types import UserError
@@ -43,6 +48,43 @@ def test_equal_models_and_a_tensor_changed_in_one_layer(folders, capsys):
   assert found == [f"layer {place}"]
   so_far = np.array([line.so_far / line.largest for line in lines])
   assert (so_far[: place + 1] <= 1e-4).all() and (so_far[place + 1 :] > 1e-4).all()
+
+
+@pytest.fixture
+def alive(monkeypatch):
+  """Most bytes of weights that were alive at one time: {"theirs": of torch, "ours": of jax}."""
+  most, models = {"theirs": 0, "ours": 0}, []
+  load = accelerate.hooks.AlignDevicesHook.pre_forward
+  read, start = compare_hf.loading.parts, sum(x.nbytes for x in jax.live_arrays())
+
+  def pre_forward(hook, module, *args, **kwargs):
+    done = load(hook, module, *args, **kwargs)
+    models.append(module)
+    held = {id(p): p.nbytes for m in models for p in m.parameters() if p.device.type != "meta"}
+    most["theirs"] = max(most["theirs"], sum(held.values()))
+    return done
+
+  def count(*args):
+    found = read(*args)
+    most["ours"] = max(most["ours"], sum(x.nbytes for x in jax.live_arrays()) - start)
+    return found
+
+  monkeypatch.setattr(accelerate.hooks.AlignDevicesHook, "pre_forward", pre_forward)
+  monkeypatch.setattr(compare_hf.loading, "parts", count)
+  gc.disable()  # what is let go must go at once
+  yield most
+  gc.enable()
+
+
+def test_weights_of_one_layer_are_held_at_a_time(tmp_path, alive):
+  """So that 4 layers take what 2 do."""
+  sizes = hf.SIZES | {"hidden_size": 256, "intermediate_size": 1024, "tie_word_embeddings": False}
+  model = hf.from_config(LlamaConfig(**sizes | {"num_hidden_layers": 4}))
+  layer = sum(p.nbytes for p in model.model.layers[0].parameters())
+  folder = hf.save(model, tmp_path, "10MB")
+  compare_hf.main(str(folder), 8)
+  assert alive["theirs"] == 4 * 1024 * 256, "transformers holds a matrix at a time"
+  assert layer <= alive["ours"] <= 1.1 * layer, "activations are the rest"
 
 
 def test_what_cannot_be_compared_is_one_line(tmp_path):
