@@ -53,9 +53,7 @@ def write(model, path, architecture):
 
 @pytest.mark.parametrize("architecture", CONFIGS)
 def test_logits_equal_those_of_the_original(tmp_path, architecture):
-  hf.CONFIGS["gguf"] = CONFIGS[architecture]
-  model = hf.build("gguf")
-  del hf.CONFIGS["gguf"]
+  model = hf.from_config(CONFIGS[architecture]())
   path = write(model, tmp_path / "a.gguf", architecture)
   checkpoint = checkpoints.check(path)
   source = gguf.Source(gguf.read_header(path))
@@ -68,9 +66,7 @@ def test_logits_equal_those_of_the_original(tmp_path, architecture):
 
 
 def test_the_config_of_a_file_is_read_by_transformers(tmp_path):
-  hf.CONFIGS["gguf"] = CONFIGS["llama"]
-  model = hf.build("gguf")
-  del hf.CONFIGS["gguf"]
+  model = hf.from_config(CONFIGS["llama"]())
   raw = checkpoints.check(write(model, tmp_path / "a.gguf", "llama")).raw
   again = LlamaConfig(**{k: v for k, v in raw.items() if k not in ("model_type", "architectures")})
   table = type(model.model.rotary_emb)(again).inv_freq
