@@ -21,7 +21,7 @@ from asc_jax.text import prompts
 from asc_jax.types import Prompts
 
 ROWS = 32  # requests a call
-REST = 32  # rests are padded to multiples of this
+REST = 128  # rests are padded to multiples of this: few sentences are longer, so most share a call
 
 
 class Generator:
