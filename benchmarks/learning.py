@@ -31,7 +31,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "benchmarks" / "learning.jsonl"
 ARMS = {"asc": "asc", "shuffled": "asc", "grpo": "grpo", "shorter": "copy_penalty"}
-SHOWN = ("Credit [minilm]", "R [minilm]", "Copy", "Words", "Ref")
+SHOWN = ("Credit [minilm]", "R [minilm]", "Copy", "Vac [minilm]", "Words", "Ref")
 
 
 def run(arm: str, seed: int, args: argparse.Namespace) -> None:
@@ -52,6 +52,7 @@ def run(arm: str, seed: int, args: argparse.Namespace) -> None:
 
   trainer = trainer_of(arm)(config, workdir)
   wide = copy.deepcopy(config)
+  wide.credit = module.get_config().credit  # every arm is measured by sentence credit
   wide.data.batch_size = 8  # decoding 64 answers at once costs little more than 16
   # The 32 before were looked at while learning rate and temperature were chosen.
   unseen = trainer.eval_work.questions[32:64]
@@ -117,8 +118,8 @@ def table(rows: list[dict]) -> str:
     steps = runs.setdefault((row["arm"], row["seed"]), {})
     steps.setdefault(row["step"], {})[row["question"]] = row
   lines = [
-    "| run | credit % | change [95 %] | R % | Copy % | Words | Ref % |",
-    "|---|---|---|---|---|---|---|",
+    "| run | credit % | change [95 %] | R % | Copy % | Vac % | Words | Ref % |",
+    "|---|---|---|---|---|---|---|---|",
   ]
   for place, ((arm, seed), steps) in enumerate(runs.items()):
     (_, before), (_, after) = sorted(steps.items())

@@ -31,8 +31,8 @@ def get_config():
   config.rollout.max_tokens = 48
   config.rollout.temperature = 0.5
 
-  # 2e-4 at temperature 0.7 taught as much again, but there even random credits sharpened the
-  # model, and a sharper model earns more.
+  # At 2e-4 and temperature 0.7 credit rose more, but with random credits too: they sharpened
+  # the model, and a sharper model earns more.
   config.optimizer.learning_rate = 8e-5
   config.optimizer.warmup_steps = 2
 

@@ -30,6 +30,14 @@ def test_without_records_there_is_no_table(tmp_path):
   assert run.returncode == 2 and "none.jsonl does not exist" in run.stderr
 
 
+def test_the_readmes_table_is_the_records():
+  command = [sys.executable, "benchmarks/learning.py", "--from-records"]
+  run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+  assert (
+    run.stdout.startswith("| run | credit % |") and run.stdout in (ROOT / "README.md").read_text()
+  )
+
+
 def test_a_change_and_its_interval(learning):
   """Two questions of ten sentences each: 2 and 4 credited before, 5 and 7 after."""
 

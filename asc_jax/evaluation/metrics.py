@@ -11,7 +11,8 @@ authored (not copied) sentences of all answers, pseudo-sentences left out:
   Vac      also supported by the question alone / supported in A
   R        mean over answers of R(y), the supported share of its sentences, 0 for
            an answer without any
-  Credit   sentences that earn credit / sentences
+  Credit   sentences that earn credit, by the tests of the evaluation's own config.credit /
+           sentences
   Copy     words inside verbatim five-word matches / words
   Words    words / answers
   Ref      answers whose every sentence declines / answers
