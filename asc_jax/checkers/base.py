@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import hashlib
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -120,19 +120,23 @@ def checkpoint_folder(name: str, path: str | None) -> tuple[pathlib.Path, dict[s
 
 
 def read_decoder(
-  path: str, prompt: str, *, dtype: str, mesh: jax.sharding.Mesh | None
-) -> tuple[DecoderState, Any, str]:
-  """A decoder checker's state and tokenizer, and the hash of weights, prompt and type.
+  path: str, *, dtype: str, mesh: jax.sharding.Mesh | None
+) -> tuple[DecoderState, Any, Callable[[str], str]]:
+  """A decoder checker's state and tokenizer, and what hashes its weights, type and a prompt.
 
   Args:
     path: what `models.checkpoints.load` takes.
-    prompt: text that scores depend on.
     dtype: of weights and computation.
     mesh: where the weights go.
   """
   state, tokenizer = checkpoints.load(path, dtype=dtype, param_dtype=dtype, mesh=mesh)
-  text = path_hash(path) + prompt + ("" if dtype == "float32" else dtype)
-  return state, tokenizer, hashlib.sha256(text.encode()).hexdigest()[:16]
+  weights_hash = path_hash(path)
+
+  def hashed(prompt: str) -> str:
+    text = weights_hash + prompt + ("" if dtype == "float32" else dtype)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+  return state, tokenizer, hashed
 
 
 def path_hash(path: str) -> str:

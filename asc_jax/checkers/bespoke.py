@@ -55,7 +55,7 @@ def load(
   """
   path = base.require_path(Bespoke.name, path)
   system = prompt_files.read(prompt, "bespoke_system.txt")
-  state, tokenizer, digest = base.read_decoder(path, system, dtype=dtype, mesh=mesh)
+  state, tokenizer, hashed = base.read_decoder(path, dtype=dtype, mesh=mesh)
   if prompt is None:
     logging.warning(
       "checker bespoke runs with this project's own system prompt: R is not the paper's; "
@@ -74,7 +74,7 @@ def load(
     tokenizer,
     messages,
     lambda logits: yes_probability(yes, logits),
-    weights_hash=digest,
+    weights_hash=hashed(system),
     window=WINDOW,
     tokens_per_batch=tokens_per_batch,
   )

@@ -110,7 +110,8 @@ def load(
   path = base.require_path(Judge.name, path)
   asked = question(path, prompt)
   extra = None if adapter is None else adapters.read(adapter)
-  state, _, digest = base.read_decoder(path, asked.template, dtype=dtype, mesh=mesh)
+  state, _, hashed = base.read_decoder(path, dtype=dtype, mesh=mesh)
+  digest = hashed(asked.template)
   if extra is not None:
     state = adapters.attach(state, extra, mesh)
     digest = hashlib.sha256((digest + base.file_hash(extra.path)).encode()).hexdigest()[:16]

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from asc_jax.checkers import base, prompt_files
-from asc_jax.checkers.shared_document import SharedDocument, reading
+from asc_jax.checkers.shared_document import ChatReader, reading
 from asc_jax.data.documents import document
 from asc_jax.models import checkpoints
 from asc_jax.types import Passage, UserError
@@ -38,26 +38,36 @@ class Shown(NamedTuple):
   second: str
 
 
-class PairJudge(SharedDocument):
+class Rubric(NamedTuple):
+  """A rubric's name, and its text up to the answers and from there on."""
+
+  name: str
+  head: str
+  tail: str
+
+
+class PairJudge(ChatReader):
   """See the module's docstring; made by `load`.
 
   Attributes:
-    rubric: its name.
-    head, tail: the rubric up to the answers, and from there on.
+    rubric: what it is asked.
+    weights_hash: of the checkpoint and the rubric.
   """
 
   name = "pair_judge"
-  rubric: str
-  head: str
-  tail: str
+
+  def __init__(self, *others, rubric: Rubric, weights_hash: str, **options):
+    super().__init__(*others, **options)
+    self.rubric = rubric
+    self.weights_hash = weights_hash
 
   def compare(self, pairs: Sequence[Shown]) -> list[str | None]:
     """ "first", "second" or "tie" for each pair; None where the answers do not fit."""
     heads, tails = [], []
     for pair in pairs:
       values = {"{question}": pair.question, "{passages}": document(pair.passages)}
-      heads.append(fill(self.head, values))
-      tails.append(fill(self.tail, {"{first}": pair.first, "{second}": pair.second}))
+      heads.append(fill(self.rubric.head, values))
+      tails.append(fill(self.rubric.tail, {"{first}": pair.first, "{second}": pair.second}))
     return [None if found is None else verdict(found) for found in self.read(heads, tails)]
 
 
@@ -87,50 +97,62 @@ def rubrics() -> list[str]:
   return sorted(match[1] for match in found if match)
 
 
+def read_rubric(rubric: str) -> Rubric:
+  """A rubric by its name, of `rubrics()`, or its file.
+
+  Raises:
+    UserError: it does not show the question and the passages, then the two answers.
+  """
+  known = rubric in rubrics()
+  text = prompt_files.read(None if known else rubric, f"rubric_{rubric}.txt", "--rubrics")
+  at = [text.find(field) for field in _FIELDS]
+  if [text.count(field) for field in _FIELDS] != [1] * 4 or max(at[:2]) > min(at[2:]):
+    raise UserError(
+      f"rubric {rubric}: it has {', '.join(_FIELDS)} once each, the answers after the others"
+    )
+  name = rubric if known else pathlib.Path(rubric).stem
+  return Rubric(name, text[: min(at[2:])], text[min(at[2:]) :])
+
+
 def load(
   path: str | None,
-  rubric: str,
+  names: Sequence[str],
   *,
   window: int = 32768,
   dtype: str = "float32",
   mesh: jax.sharding.Mesh | None = None,
-) -> PairJudge:
-  """Reads a decoder and a rubric.
+) -> list[PairJudge]:
+  """One decoder, as a judge by each of some rubrics.
 
   Args:
     path: what `models.checkpoints.load` takes.
-    rubric: a name of `rubrics()`, or a text file.
+    names: of rubrics, see `read_rubric`.
     window: tokens of a prompt at most.
     dtype: of weights and computation.
     mesh: where the weights go.
 
   Raises:
-    UserError: before weights load, where the rubric or the tokenizer does not serve.
+    UserError: before weights load, where a rubric or the tokenizer does not serve.
   """
   path = base.require_path(PairJudge.name, path)
-  known = rubric in rubrics()
-  template = prompt_files.read(None if known else rubric, f"rubric_{rubric}.txt", "--rubrics")
-  at = [template.find(field) for field in _FIELDS]
-  if [template.count(field) for field in _FIELDS] != [1] * 4 or max(at[:2]) > min(at[2:]):
-    raise UserError(
-      f"rubric {rubric}: it has {', '.join(_FIELDS)} once each, the answers after the others"
-    )
+  asked = [read_rubric(name) for name in names]
   tokenizer = checkpoints.load_tokenizer(path)
   for letter in LETTERS:
     if len(tokenizer(letter, add_special_tokens=False)["input_ids"]) != 1:
       raise UserError(f"{letter!r} is no single token of {path}'s tokenizer; take another judge")
-  state, _, digest = base.read_decoder(path, template, dtype=dtype, mesh=mesh)
+  state, _, hashed = base.read_decoder(path, dtype=dtype, mesh=mesh)
   says = jnp.asarray(
     np.stack([reading(tokenizer, state.config.vocab_size, letter.lower()) for letter in LETTERS])
   )  # bool[3, V]
-  judge = PairJudge(
-    state,
-    tokenizer,
-    lambda left, right: [{"role": "user", "content": left + right}],
-    lambda logits: jax.nn.logsumexp(logits[..., None, :], axis=-1, where=says),
-    weights_hash=digest,
-    window=window,
-  )
-  judge.rubric = rubric if known else pathlib.Path(rubric).stem
-  judge.head, judge.tail = template[: min(at[2:])], template[min(at[2:]) :]
-  return judge
+  return [
+    PairJudge(
+      state,
+      tokenizer,
+      lambda left, right: [{"role": "user", "content": left + right}],
+      lambda logits: jax.nn.logsumexp(logits[..., None, :], axis=-1, where=says),
+      rubric=rubric,
+      weights_hash=hashed(rubric.head + rubric.tail),
+      window=window,
+    )
+    for rubric in asked
+  ]

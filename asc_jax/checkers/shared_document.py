@@ -139,15 +139,14 @@ class DocumentReader(abc.ABC):
       )
 
 
-class SharedDocument(DocumentReader, base.Checker):
-  """A checker that is asked in a chat prompt.
+class ChatReader(DocumentReader):
+  """Asks in a chat prompt, and reads the first answer token's distribution.
 
   Args:
     state: the decoder.
     tokenizer: with a chat template.
     messages: the conversation that asks about (document, sentence).
-    probability: float32[..., V] logits of the first answer token -> P(supported).
-    weights_hash: of the checkpoint and the prompt.
+    reading: float32[..., V] logits of the first answer token -> what is read from them.
     window, tokens_per_batch: see `DocumentReader`.
   """
 
@@ -156,20 +155,14 @@ class SharedDocument(DocumentReader, base.Checker):
     state: decoder.DecoderState,
     tokenizer,
     messages: Callable[[str, str], Messages],
-    probability: Callable[[jax.Array], jax.Array],
+    reading: Callable[[jax.Array], jax.Array],
     *,
-    weights_hash: str,
     window: int,
     tokens_per_batch: int = 256,
   ):
     super().__init__(state, tokenizer, window=window, tokens_per_batch=tokens_per_batch)
     self.messages = messages
-    self.probability = probability
-    self.weights_hash = weights_hash
-
-  def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
-    values = self.read(documents, sentences)
-    return [None if value is None else float(value) for value in values]
+    self.reading = reading
 
   def encode(self, document: str, sentence: str) -> list[int]:
     return prompts.encode_chat(self.tokenizer, self.messages(document, sentence))
@@ -177,7 +170,24 @@ class SharedDocument(DocumentReader, base.Checker):
   def read_out(self, state, hidden, tokens, lengths):
     last = jnp.maximum(lengths - 1, 0)[:, None, None]  # [G, 1, 1]
     hidden = jnp.take_along_axis(hidden, last, axis=1)[:, 0]  # [G, D]
-    return self.probability(decoder.logits(state, hidden))
+    return self.reading(decoder.logits(state, hidden))
+
+
+class SharedDocument(ChatReader, base.Checker):
+  """The checker whose `reading` is P(supported).
+
+  Args:
+    weights_hash: of the checkpoint and the prompt.
+    others: see `ChatReader`.
+  """
+
+  def __init__(self, *others, weights_hash: str, **options):
+    super().__init__(*others, **options)
+    self.weights_hash = weights_hash
+
+  def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
+    values = self.read(documents, sentences)
+    return [None if value is None else float(value) for value in values]
 
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

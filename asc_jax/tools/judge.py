@@ -64,8 +64,7 @@ def main(
   files.make_folder(target.parent, "--out")
   found = []
   mesh = sharding.make_mesh(tensor=-1)
-  for rubric in chosen:
-    loaded = pair_judge.load(judge, rubric, dtype=dtype, mesh=mesh)
+  for loaded in pair_judge.load(judge, chosen, dtype=dtype, mesh=mesh):
     found += judge_all(pairs, loaded, runs.names([judge])[0], target)
   if not found:
     raise UserError("every pair is too long for the judge; shorten the passages or take another")
@@ -98,21 +97,21 @@ def judge_all(
   groups = itertools.groupby(pairs, lambda pair: (pair.corpus, pair.id))
   left_out = 0
   for _, group in tqdm(
-    [(key, list(group)) for key, group in groups], judge.rubric, unit="question"
+    [(key, list(group)) for key, group in groups], judge.rubric.name, unit="question"
   ):
-    new = [pair for pair in group if (name, judge.rubric, *pair[:5]) not in known]
+    new = [pair for pair in group if (name, judge.rubric.name, *pair[:5]) not in known]
     verdicts = judge.compare([shown for pair in new for shown in both_orders(pair)])
     for pair, orders in zip(new, zip(verdicts[::2], verdicts[1::2], strict=True), strict=True):
       forward, backward = orders
       if forward is None or backward is None:
         left_out += 1
         continue
-      row = judgement(name, judge.rubric, pair, forward, backward)
+      row = judgement(name, judge.rubric.name, pair, forward, backward)
       known[key_of(row)] = row
       append(path, row)
   if left_out:
-    logging.warning("%s: %d pairs are too long to be judged", judge.rubric, left_out)
-  keys = [(name, judge.rubric, *pair[:5]) for pair in pairs]
+    logging.warning("%s: %d pairs are too long to be judged", judge.rubric.name, left_out)
+  keys = [(name, judge.rubric.name, *pair[:5]) for pair in pairs]
   return [known[key] for key in keys if key in known]
 
 

@@ -64,8 +64,8 @@ def torch_scores(model, tokenizer, pair):
 
 def test_verdicts_are_those_of_whole_prompts(tiny):
   folder, model, tokenizer = tiny
-  judge = pair_judge.load(str(folder), str(folder / "rubric.txt"))
-  assert judge.rubric == "rubric" and len(judge.weights_hash) == 16
+  (judge,) = pair_judge.load(str(folder), [str(folder / "rubric.txt")])
+  assert judge.rubric.name == "rubric" and len(judge.weights_hash) == 16
   wanted = np.array([torch_scores(model, tokenizer, pair) for pair in PAIRS])
   verdicts = judge.compare(PAIRS)
   assert verdicts == [("first", "second", "tie")[i] for i in wanted.argmax(axis=1)]
@@ -79,7 +79,7 @@ def test_verdicts_are_those_of_whole_prompts(tiny):
 
 def test_answers_that_do_not_fit_are_not_judged(tiny):
   folder = tiny[0]
-  judge = pair_judge.load(str(folder), str(folder / "rubric.txt"), window=256)
+  (judge,) = pair_judge.load(str(folder), [str(folder / "rubric.txt")], window=256)
   long, short = Shown("Why?", PASSAGES, "x" * 300, "y"), Shown("Why?", PASSAGES, "x", "y")
   assert judge.compare([long, short])[0] is None
   assert judge.compare([long, short])[1] is not None
@@ -88,18 +88,21 @@ def test_answers_that_do_not_fit_are_not_judged(tiny):
 def test_what_is_no_rubric_or_judge_is_refused(tiny, tmp_path, monkeypatch):
   folder = tiny[0]
   with pytest.raises(UserError, match="needs config.checker.path|needs"):
-    pair_judge.load(None, "plain")
+    pair_judge.load(None, ["plain"])
   monkeypatch.setattr(pair_judge.checkpoints, "load", lambda *_, **__: pytest.fail("was loaded"))
   with pytest.raises(UserError, match="--rubrics: there is no file plane"):
-    pair_judge.load(str(folder), "plane")
+    pair_judge.load(str(folder), ["plain", "plane"])
   for text in ("{question} {passages} {first}", "{first} {question} {passages} {second}"):
     (tmp_path / "r.txt").write_text(text)
     with pytest.raises(UserError, match="once each"):
-      pair_judge.load(str(folder), str(tmp_path / "r.txt"))
+      pair_judge.load(str(folder), [str(tmp_path / "r.txt")])
 
 
-@pytest.mark.parametrize("name", pair_judge.rubrics())
-def test_the_packaged_rubrics_are_whole(name, tiny):
-  judge = pair_judge.load(str(tiny[0]), name)
-  assert "{passages}" in judge.head and "{first}" not in judge.head
-  assert judge.tail.index("{first}") < judge.tail.index("{second}") < judge.tail.index("A, B, or C")
+def test_the_packaged_rubrics_are_whole_and_share_the_weights(tiny):
+  judges = pair_judge.load(str(tiny[0]), pair_judge.rubrics())
+  assert [judge.rubric.name for judge in judges] == ["faithful", "plain", "strict"]
+  assert len({judge.weights_hash for judge in judges}) == 3
+  assert len({id(judge._state) for judge in judges}) == 1
+  for _, head, tail in (judge.rubric for judge in judges):
+    assert "{passages}" in head and "{first}" not in head
+    assert tail.index("{first}") < tail.index("{second}") < tail.index("A, B, or C")

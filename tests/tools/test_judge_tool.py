@@ -15,7 +15,7 @@ from asc_jax.types import UserError
 class Lengthy:
   """Prefers the longer answer, and the first where the difference is below four characters."""
 
-  weights_hash, rubric = "f" * 16, "plain"
+  weights_hash, rubric = "f" * 16, pair_judge.Rubric("plain", "", "")
 
   def __init__(self):
     self.asked = 0
@@ -31,7 +31,7 @@ class Lengthy:
 @pytest.fixture
 def judge(monkeypatch):
   made = Lengthy()
-  monkeypatch.setattr(pair_judge, "load", lambda path, rubric, **_: made)
+  monkeypatch.setattr(pair_judge, "load", lambda path, names, **_: [made for _ in names])
   return made
 
 
