@@ -122,8 +122,13 @@ def head_text(name: str, checker: str = "minilm") -> str:
   """The packaged head's file: "a" is the reward's, "b" its held-out twin's."""
   if name not in HEADS:
     raise UserError(f"checker {checker} has the heads {', '.join(HEADS)}, not {name!r}")
-  folder = importlib.resources.files("asc_jax.checkers").joinpath("data")
-  return folder.joinpath(f"{checker}_{name}.json").read_text()
+  found = importlib.resources.files("asc_jax.checkers").joinpath(f"data/{checker}_{name}.json")
+  if not found.is_file():
+    raise UserError(
+      f"checker {checker} has no fitted head yet; run `python -m asc_jax.tools.train_checker "
+      f"--config=configs/checker_{checker}.py`"
+    )
+  return found.read_text()
 
 
 def load(path: str | None = None, head: str = "a") -> MiniLM:

@@ -54,6 +54,8 @@ GROUPS = {
   },
 }
 
+_BLOCK = 64  # pairs whose features are written down together
+
 # (documents, sentences) -> float32[N, F]
 Features = Callable[[Sequence[str], Sequence[str]], np.ndarray]
 
@@ -115,14 +117,23 @@ def choose(
 
 
 def cached(read: Features, stem: str) -> Features:
-  """`read`, which asks the disk first: a file STEM-HASH.npy for each call's texts."""
+  """`read`, which keeps each pair's row in STEM.npz; a run that was cut off goes on from there."""
+  path = pathlib.Path(f"{stem}.npz")
 
   def features(documents, sentences):
-    digest = hashlib.sha256(repr((documents, sentences)).encode()).hexdigest()[:16]
-    path = pathlib.Path(f"{stem}-{digest}.npy")
-    if not path.exists():
-      np.save(path, read(documents, sentences))
-    return np.load(path)
+    pairs = list(zip(documents, sentences, strict=True))
+    keys = {pair: hashlib.sha256(repr(pair).encode()).hexdigest()[:20] for pair in pairs}
+    rows = {}
+    if path.exists():
+      with np.load(path) as saved:
+        rows = dict(zip(saved["keys"].tolist(), saved["rows"], strict=True))
+    todo = sorted(pair for pair, key in keys.items() if key not in rows)  # documents together
+    for at in range(0, len(todo), _BLOCK):
+      block = todo[at : at + _BLOCK]
+      found = read(*zip(*block, strict=True))
+      rows |= zip([keys[pair] for pair in block], found, strict=True)
+      np.savez(path, keys=list(rows), rows=list(rows.values()))
+    return np.stack([rows[keys[pair]] for pair in pairs])
 
   return features
 

@@ -188,3 +188,5 @@ def test_a_checkpoint_and_unknown_heads_are_refused():
     checkers.load("likelihood", "x")
   with pytest.raises(UserError, match="checker likelihood has the heads a, b, not 'c'"):
     checkers.load("likelihood", head="c")
+  with pytest.raises(UserError, match="checker other has no fitted head yet; run `python -m"):
+    minilm.head_text("a", "other")
