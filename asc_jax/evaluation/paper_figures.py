@@ -190,6 +190,7 @@ def figure_8(
           middle = float(np.mean([rate.rate for rate in rates.values()]))
           axis.annotate(label, (gain, middle), (10, 4), textcoords="offset points", size=8)
       axis.margins(0.15)
+      axis.locator_params(axis="x", nbins=6)  # long numbers of a narrow range stay apart
     _legend(figure, axes[0, 0], judges)
     return figure
 
