@@ -24,22 +24,8 @@ from asc_jax.text import prompts
 from asc_jax.types import UserError
 
 PREFIX_BUCKETS = (
-  64,
-  128,
-  192,
-  256,
-  384,
-  512,
-  640,
-  1024,
-  1536,
-  2048,
-  3072,
-  4096,
-  8192,
-  16384,
-  32768,
-)
+  64, 128, 192, 256, 384, 512, 640, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 32768,
+)  # fmt: skip
 REST_BUCKETS = (32, 48, 64, 96, 128, 256, 512, 1024, 2048)
 PROBE = "※"  # no sentence begins like this, so nothing of a sentence is in the prefix
 
