@@ -48,7 +48,8 @@ class Likelihood(DocumentReader):
   name = "likelihood"
 
   def encode(self, document: str, sentence: str) -> list[int]:
-    return prompts.encode_plain(self.tokenizer, f"{document}\n\n{sentence}")
+    # White space before the sentence would merge with the line breaks, and nothing be shared.
+    return prompts.encode_plain(self.tokenizer, f"{document}\n\n{sentence.strip()}")
 
   def read_out(self, state, hidden, tokens, lengths):
     """[G, T, 3] of each next token: log p, the entropy there, the likeliest one's lead.

@@ -84,7 +84,7 @@ class DocumentReader(abc.ABC):
     """
 
   def read(self, documents: Sequence[str], sentences: Sequence[str]) -> list[np.ndarray | None]:
-    """`read_out` of each prompt; None where its sentence does not fit.
+    """`read_out` of each prompt; None where its sentence does not fit or nothing is shared.
 
     Raises:
       UserError: a document that does not fit the window.
@@ -101,7 +101,7 @@ class DocumentReader(abc.ABC):
       for i in places:
         ids = self.encode(doc, sentences[i])
         length = common_prefix(ids, probe)
-        if len(ids) <= self.window and len(ids) - length < REST_BUCKETS[-1]:
+        if length and len(ids) <= self.window and len(ids) - length < REST_BUCKETS[-1]:
           groups.setdefault(length, []).append((i, ids))
       for length, members in groups.items():
         values = self.extend_rows([ids for _, ids in members], length)

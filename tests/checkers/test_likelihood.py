@@ -98,6 +98,12 @@ def test_of_a_long_document_the_part_with_the_sentences_words_is_read(tiny):
     np.testing.assert_array_equal(long, short)
 
 
+def test_white_space_around_a_sentence_changes_nothing(tiny):
+  plain, spaced = tiny[0].features(DOCUMENTS[2:] * 2, [SENTENCES[1], f"\n  {SENTENCES[1]} "])
+  np.testing.assert_array_equal(plain, spaced)
+  assert np.isfinite(plain).all()
+
+
 def test_a_sentence_that_does_not_fit_is_not_scored(tiny):
   sentences = [SENTENCES[1], "bees " * 300]
   rows = tiny[0].features([DOCUMENTS[2]] * 2, sentences)
