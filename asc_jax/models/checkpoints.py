@@ -156,8 +156,6 @@ def _open(path: str | pathlib.Path, compute: dict[str, Any]) -> tuple[Checkpoint
 def _generation(path: pathlib.Path) -> dict[str, Any]:
   """generation_config.json, of which `eos_token_id` is used."""
   found = read_json(path)
-  if not isinstance(found, dict):
-    raise UserError(f"{path} holds no object; download it again")
   ends = found.get("eos_token_id", [])
   if {type(end) for end in (ends if isinstance(ends, list) else [ends])} - {int, type(None)}:
     raise UserError(
@@ -167,13 +165,16 @@ def _generation(path: pathlib.Path) -> dict[str, Any]:
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
-  """A file of a checkpoint's folder."""
+  """The object in a file of a checkpoint's or an adapter's folder."""
   try:
-    return json.loads(path.read_text())
+    found = json.loads(path.read_text())
   except FileNotFoundError as error:
-    raise UserError(f"{path} is missing; give a folder with config.json and safetensors") from error
+    raise UserError(f"{path} is missing; give a folder that holds it") from error
   except ValueError as error:
     raise UserError(f"{path} is not JSON ({error}); download it again") from error
+  if not isinstance(found, dict):
+    raise UserError(f"{path} holds no object; download it again")
+  return found
 
 
 def _check_names(config: DecoderConfig, source: streaming.Source) -> tuple[str, ...]:

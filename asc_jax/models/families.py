@@ -49,8 +49,6 @@ def parse(raw: Mapping[str, Any], where: str, **compute: Any) -> decoder.Decoder
   Raises:
     UserError: naming what is not supported, and what is.
   """
-  if not isinstance(raw, Mapping):
-    raise UserError(f"{where} holds no object; give the checkpoint's own config.json")
   family = raw.get("model_type")
   if family not in FAMILIES:
     raise UserError(
