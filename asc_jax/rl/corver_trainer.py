@@ -176,11 +176,11 @@ def load_verifier(config: config_dict.ConfigDict, mesh: jax.sharding.Mesh) -> ve
   if section.verifier == "checker":
     checker = checkers.from_config(config.checker, mesh)
     return verify.CheckerVerifier(checker.score, config.checker.threshold)
-  generate = None
-  if verify.generates(section):
+  opened = verify.from_config(section, lambda requests: generator(requests))
+  if verify.generates(section):  # its weights load once the index is known to be right
     dtype = loop.compute_type(config.model.dtype)
-    generate = extractor.load(section, dtype=dtype, mesh=mesh)
-  return verify.from_config(section, generate)
+    generator = extractor.load(section, dtype=dtype, mesh=mesh)
+  return opened
 
 
 def with_aliases(work: loop.Work, corpus: str) -> loop.Work:
