@@ -57,14 +57,15 @@ def main(
   first = pathlib.Path(paths[0])
   target = (first if first.is_dir() else first.parent) / "judgements.jsonl"
   target = pathlib.Path(out) if out else target
-  chosen = [name for name in map(str.strip, rubrics.split(",")) if name]
+  chosen = list(dict.fromkeys(name for name in map(str.strip, rubrics.split(",")) if name))
   if not chosen:
     raise UserError(f"--rubrics names none; there are {', '.join(pair_judge.rubrics())}")
   read(target)  # a damaged one is refused before weights load
-  files.make_folder(target.parent, "--out")
+  files.check_folder(target.parent, "--out")
+  judges = pair_judge.load(judge, chosen, dtype=dtype, mesh=sharding.make_mesh(tensor=-1))
+  files.make_folder(target.parent, "--out")  # nothing is written before all else is right
   found = []
-  mesh = sharding.make_mesh(tensor=-1)
-  for loaded in pair_judge.load(judge, chosen, dtype=dtype, mesh=mesh):
+  for loaded in judges:
     found += judge_all(pairs, loaded, runs.names([judge])[0], target)
   if not found:
     raise UserError("every pair is too long for the judge; shorten the passages or take another")
