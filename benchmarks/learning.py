@@ -24,6 +24,7 @@ import dataclasses
 import importlib.util
 import json
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -153,19 +154,32 @@ def main() -> None:
   parser.add_argument("--records", default=str(RECORDS), help="JSONL of sums")
   parser.add_argument("--workdir", default="runs/learning")
   parser.add_argument("--path", help="ClapNQ file or folder")
-  parser.add_argument("--model", default="smollm2", help="the warmed-up model's folder")
+  parser.add_argument("--model", default="smollm2", help="a folder, a .gguf file or smollm2")
   parser.add_argument("--arms", default="asc", help="of " + ", ".join(ARMS))
   parser.add_argument("--seeds", default="0")
   parser.add_argument("--learning-rate", type=float, help="another than the config's")
   args = parser.parse_args()
+  arms, records = args.arms.split(","), pathlib.Path(args.records)
+  if unknown := set(arms) - set(ARMS):
+    parser.error(f"--arms: there is no {min(unknown)!r}; there are {', '.join(ARMS)}")
+  if not re.fullmatch(r"\d+(,\d+)*", args.seeds):
+    parser.error(f"--seeds takes integers with commas between, not {args.seeds!r}")
   if not args.from_records:
-    for arm in args.arms.split(","):
-      for seed in args.seeds.split(","):
-        run(arm, int(seed), args)
-  if not pathlib.Path(args.records).exists():
-    parser.error(f"{args.records} does not exist; run an arm first")
-  lines = pathlib.Path(args.records).read_text(encoding="utf-8").splitlines()
-  print(table([json.loads(line) for line in lines]))
+    from asc_jax.types import UserError
+
+    try:
+      for arm in arms:
+        for seed in args.seeds.split(","):
+          run(arm, int(seed), args)
+    except UserError as error:
+      parser.error(str(error))
+  if not records.is_file() or not records.stat().st_size:
+    parser.error(f"{records} does not exist or is empty; run an arm first")
+  try:
+    shown = table([json.loads(line) for line in records.read_text(encoding="utf-8").splitlines()])
+  except (ValueError, KeyError, TypeError, AttributeError) as error:
+    parser.error(f"{records} holds no sums of finished runs ({error!r}); name another file")
+  print(shown)
 
 
 if __name__ == "__main__":
