@@ -48,8 +48,8 @@ class Likelihood(DocumentReader):
   name = "likelihood"
 
   def encode(self, document: str, sentence: str) -> list[int]:
-    # White space before the sentence would merge with the line breaks, and nothing be shared.
-    return prompts.encode_plain(self.tokenizer, f"{document}\n\n{sentence.strip()}")
+    # Begins alike whatever follows: line breaks may merge with what stands after them.
+    return prompts.encode_plain(self.tokenizer, f"Text: {document}\n\n{sentence.strip()}")
 
   def read_out(self, state, hidden, tokens, lengths):
     """[G, T, 3] of each next token: log p, the entropy there, the likeliest one's lead.
@@ -78,11 +78,10 @@ class Likelihood(DocumentReader):
 
   def _facts(self, sentence: str) -> np.ndarray:
     """bool[n], for each token of a sentence: of a number, or of a name after the first."""
-    ids = self.encode("", sentence)
+    ids = self.tokenizer(sentence.strip(), add_special_tokens=False)["input_ids"]
     texts = [text.strip() for text in self.tokenizer.batch_decode([[i] for i in ids])]
-    first = next((i for i, text in enumerate(texts) if text), 0)
     return np.array(
-      [text[:1].isdigit() or (text[:1].isupper() and i > first) for i, text in enumerate(texts)]
+      [text[:1].isdigit() or (text[:1].isupper() and i > 0) for i, text in enumerate(texts)]
     )
 
 

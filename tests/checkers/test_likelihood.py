@@ -12,6 +12,7 @@ from tokenizers import decoders
 from asc_jax import checkers
 from asc_jax.checkers import encoder, likelihood, minilm, shared_document
 from asc_jax.config import default_config
+from asc_jax.models import checkpoints
 from asc_jax.tools import train_checker
 from asc_jax.types import UserError
 
@@ -35,10 +36,9 @@ def tiny(tmp_path_factory):
 def reference(tiny, document, sentence):
   """By name, from one pass over the whole prompt with the document and one without."""
   _, model, tokenizer = tiny
-  start = len(tokenizer(document + "\n\n", add_special_tokens=False)["input_ids"])
   log_p, facts, surprise, lead = {}, [], [], []
   for side in (document, ""):
-    prompt = side + "\n\n"
+    prompt = f"Text: {side}\n\n"
     ids = tokenizer(prompt + sentence, add_special_tokens=False)["input_ids"]
     start = len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
     with torch.no_grad():
@@ -102,6 +102,19 @@ def test_white_space_around_a_sentence_changes_nothing(tiny):
   plain, spaced = tiny[0].features(DOCUMENTS[2:] * 2, [SENTENCES[1], f"\n  {SENTENCES[1]} "])
   np.testing.assert_array_equal(plain, spaced)
   assert np.isfinite(plain).all()
+
+
+def test_line_breaks_that_merge_with_a_digit_lose_no_sentence():
+  try:
+    tokenizer = checkpoints.load_tokenizer("smollm2")
+  except UserError as e:
+    pytest.skip(str(e))
+  reader = likelihood.Likelihood.__new__(likelihood.Likelihood)
+  reader.tokenizer = tokenizer
+  probe = reader.encode("", shared_document.PROBE)
+  listed = reader.encode("", "1. Bees dance.")
+  assert listed[2] != probe[2]  # the two line breaks are one token here
+  assert shared_document.common_prefix(listed, probe) == 2
 
 
 def test_a_sentence_that_does_not_fit_is_not_scored(tiny):
