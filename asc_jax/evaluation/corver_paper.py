@@ -102,7 +102,10 @@ def load(path: pathlib.Path, name: str) -> list[Run]:
 
 def _compared(path: pathlib.Path, name: str, by_run: Mapping[str, list[Completion]]) -> list[Run]:
   """An evaluation's runs; how they were trained is in their own workdirs, not here."""
-  config = {"model.path": _read_json(path / "evaluation.json")["config"]["model.path"]}
+  settings = _read_json(path / "evaluation.json").get("config")
+  if not isinstance(settings, dict):
+    raise UserError(f"{path}/evaluation.json has no config; restore the run's own")
+  config = {"model.path": settings.get("model.path")}
   before = runs.by_corpus(by_run.get(runs.BASE, []), 0)
   found = []
   for label, rows in by_run.items():
@@ -114,9 +117,12 @@ def _compared(path: pathlib.Path, name: str, by_run: Mapping[str, list[Completio
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
   try:
-    return json.loads(path.read_text(encoding="utf-8"))
+    found = json.loads(path.read_text(encoding="utf-8"))
   except ValueError as error:
     raise UserError(f"{path}: not JSON ({error}); restore the run's own") from None
+  if not isinstance(found, dict):
+    raise UserError(f"{path}: no JSON object; restore the run's own")
+  return found
 
 
 def bases(found: Sequence[Run]) -> dict[str, Mapping[str, list[Completion]]]:
