@@ -140,7 +140,9 @@ def main() -> None:
   parser.add_argument("--answer", type=int, default=64)
   parser.add_argument("--group", type=int, default=8)
   parser.add_argument("--runs", type=int, default=3)
-  parser.add_argument("--remat", default="dots", help="block: less memory, more computed again")
+  parser.add_argument(
+    "--remat", default="dots", choices=("block", "dots", "none"), help="what is computed again"
+  )
   args = parser.parse_args()
 
   gflops, gbytes = machine_rates()

@@ -30,6 +30,15 @@ def test_without_records_there_is_no_table(tmp_path):
   assert run.returncode == 2 and "none.jsonl does not exist" in run.stderr
 
 
+@pytest.mark.parametrize("text", ["{", "{}", "[1]"])
+def test_malformed_records_are_refused(learning, tmp_path, monkeypatch, capsys, text):
+  (tmp_path / "bad.jsonl").write_text(text + "\n")
+  monkeypatch.setattr(sys, "argv", ["x", "--from-records", f"--records={tmp_path / 'bad.jsonl'}"])
+  with pytest.raises(SystemExit, match="2"):
+    learning.main()
+  assert "bad.jsonl holds no sums of finished runs" in capsys.readouterr().err
+
+
 def test_the_readmes_table_is_the_records():
   command = [sys.executable, "benchmarks/learning.py", "--from-records"]
   run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
