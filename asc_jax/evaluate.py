@@ -174,7 +174,7 @@ def read_corpora(config) -> dict[str, list]:
   """
   from asc_jax.data import corpora, splits
   from asc_jax.models import checkpoints
-  from asc_jax.rl import corver_trainer, loop, rollouts
+  from asc_jax.rl import corver_trainer, loop, rollouts, trainer
 
   settings, data = config.eval, config.data
   source = settings if settings.corpus else data
@@ -198,6 +198,8 @@ def read_corpora(config) -> dict[str, list]:
     work = loop.Work(*rollouts.prepare(tokenizer, first, of))
     if config.corver.on:
       work = corver_trainer.with_aliases(work, name)
+      if config.corver.verifier == "checker":
+        work = trainer.with_passages(work, of)
     questions = work.questions
     corpus = questions[0].example.corpus
     if corpus in found:

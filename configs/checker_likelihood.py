@@ -1,6 +1,6 @@
 """The heads of the embedded checker with SmolLM2's likelihoods, on the same labelled pairs.
 
-Expected: the tables of docs/instruments.md. Hardware: 2 CPU cores, 4 GB; nearly all of the
+Not run to its end yet (docs/instruments.md). Hardware: 2 CPU cores, 4 GB; nearly all of the
 time goes into SmolLM2's passes, whose features the folder `cache` keeps.
 
   python -m asc_jax.tools.train_checker --config=configs/checker_likelihood.py

@@ -1,6 +1,6 @@
 """An adapter that makes SmolLM2-135M a Yes/No checker, from the labelled pairs of checker_a.
 
-What it reached: docs/instruments.md. Hardware: 2 CPU cores, 8 GB.
+Not run to its end yet (docs/instruments.md). Hardware: 2 CPU cores, 8 GB.
 
   python -m asc_jax.tools.train_adapter_checker --config=configs/checker_smollm2.py --out=FOLDER
 """

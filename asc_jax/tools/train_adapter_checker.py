@@ -27,7 +27,7 @@ from asc_jax import cli, sharding
 from asc_jax.checkers import fitting, judge, shared_document
 from asc_jax.config import FIELDS as ALL_FIELDS
 from asc_jax.config import Field
-from asc_jax.data import corruptions, splits, support_pairs
+from asc_jax.data import corruptions, files, splits, support_pairs
 from asc_jax.models import checkpoints, decoder, lora
 from asc_jax.rl import update
 from asc_jax.text import prompts, sentences
@@ -91,6 +91,7 @@ def main(config, out: str | None) -> None:
     raise UserError("--out=FOLDER is missing: where the adapter is written")
   if os.path.exists(out):
     raise UserError(f"--out={out} exists; name a folder that does not")
+  files.check_folder(out, "--out")
   adapter = lora.from_config(config.model.lora)
   if adapter is None:
     raise UserError("config.model.lora.rank is 0; an adapter has at least rank 1")
@@ -165,7 +166,7 @@ def made(document: str, own: Sequence[Claim], other: str, rng: random.Random) ->
 
 
 def encode(asked: judge.Question, documents: dict[str, list[Claim]], size: int) -> Iterator[Group]:
-  """Groups of `size` sentences, shuffled sets and labels weighing alike; too long ones left out."""
+  """Groups of `size` sentences, sets and labels weighing alike; too long ones are left out."""
   every = [claim for own in documents.values() for claim in own]
   kinds = np.unique([claim.kind for claim in every], return_inverse=True)[1]
   weights = fitting.balance(kinds, np.array([claim.supported for claim in every]))

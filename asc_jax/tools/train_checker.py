@@ -13,6 +13,7 @@ bytes on one machine.
 from __future__ import annotations
 
 import hashlib
+import os
 import pathlib
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -76,6 +77,7 @@ class Rows(NamedTuple):
 
 def main(config) -> None:
   """Reads, embeds, fits, prints the tables and writes the heads."""
+  out = files.make_folder(config.out, "--config.out")
   pairs = support_pairs.read(config.data.path)
   embed = encoder.Encoder(encoder.find_weights(config.encoder.path))
   readers: dict[str, Features] = {"minilm": lambda *texts: minilm.features(embed, *texts)}
@@ -90,8 +92,6 @@ def main(config) -> None:
     sets[name] = read_rows(choose(found, config.data.pairs), readers.values())
     seconds = time.monotonic() - start
     print(f"{name}: {len(sets[name].labels)} pairs read in {seconds:.0f} s", flush=True)
-  out = pathlib.Path(config.out)
-  out.mkdir(parents=True, exist_ok=True)
   twins = []
   for head in minilm.HEADS:
     twins.append(fit(sets, f"checker_{head}", config.fit.l2))
@@ -118,7 +118,7 @@ def choose(
 
 def cached(read: Features, stem: str) -> Features:
   """`read`, which keeps each pair's row in STEM.npz; a run that was cut off goes on from there."""
-  path = pathlib.Path(f"{stem}.npz")
+  path, partial = pathlib.Path(f"{stem}.npz"), pathlib.Path(f"{stem}.partial.npz")
 
   def features(documents, sentences):
     pairs = list(zip(documents, sentences, strict=True))
@@ -132,7 +132,8 @@ def cached(read: Features, stem: str) -> Features:
       block = todo[at : at + _BLOCK]
       found = read(*zip(*block, strict=True))
       rows |= zip([keys[pair] for pair in block], found, strict=True)
-      np.savez(path, keys=list(rows), rows=list(rows.values()))
+      np.savez(partial, keys=list(rows), rows=list(rows.values()))
+      os.replace(partial, path)
     return np.stack([rows[keys[pair]] for pair in pairs])
 
   return features

@@ -104,6 +104,10 @@ def check_evaluation(config, run, workdir):
     found = records.read(workdir / f"records/nq_open/{name}.jsonl", completions.Completion)
     labels = {"run": name.partition("_")[0], "method": "corver" if step else "base"}
     assert found == [row | labels for row in own]
+  unread = config.copy_and_resolve_references()
+  unread.corver.verifier = "checker"  # which has nothing to read
+  with pytest.raises(UserError, match="nq_open has no passages"):
+    evaluate.main(unread, str(workdir / "unread"), "base", None)
   (compared,) = corver_paper.load_all([str(workdir)])
   assert compared.name == "run" and compared.before.keys() == compared.after.keys() == {"nq_open"}
 
