@@ -341,10 +341,11 @@ def logits(state: DecoderState, hidden: jax.Array) -> jax.Array:
     weight, axis = state.params["embed"]["embedding"], 1
   else:
     weight, axis = state.params["head"]["kernel"], 0
-  dims = (((hidden.ndim - 1,), (axis,)), ((), ()))
+  rows = hidden.reshape(-1, hidden.shape[-1])
+  dims = (((1,), (axis,)), ((), ()))
   scores = jax.lax.dot_general(
-    hidden, weight.astype(hidden.dtype), dims, preferred_element_type=jnp.float32
-  )
+    rows, weight.astype(hidden.dtype), dims, preferred_element_type=jnp.float32
+  ).reshape(*hidden.shape[:-1], -1)
   cap = state.config.softcap
   return scores if cap is None else cap * jnp.tanh(scores / cap)
 
