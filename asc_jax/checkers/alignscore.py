@@ -1,4 +1,4 @@
-"""AlignScore, and any RoBERTa classifier of (chunk, sentence) pairs.
+"""AlignScore, and any RoBERTa or BERT classifier of (chunk, sentence) pairs.
 
 The document is cut into about 350-word chunks; a sentence's score is its best
 chunk's probability of the supported class, and a claim of several sentences has
@@ -15,7 +15,7 @@ import numpy as np
 from flax import nnx
 
 from asc_jax.checkers import base, batching, chunking, placement
-from asc_jax.models import checkpoints, roberta, torch_file, weights
+from asc_jax.models import bert, checkpoints, roberta, torch_file, weights
 from asc_jax.text import sentences as text_sentences
 from asc_jax.types import UserError
 
@@ -30,7 +30,7 @@ class PairClassifier(base.Checker):
   Args:
     name: the instrument's.
     model: gives logits [B, classes].
-    tokenizer: RoBERTa's, for pairs.
+    tokenizer: the model's, for pairs.
     supported: index of the class that means supported.
     weights_hash: of the checkpoint.
     tokens_per_batch: what one call of the model reads.
@@ -51,7 +51,8 @@ class PairClassifier(base.Checker):
     self.tokenizer = tokenizer
     self.weights_hash = weights_hash
     self.tokens_per_batch = tokens_per_batch
-    self.window = model.encoder.config.window
+    self._sizes = model.encoder.config
+    self.window = self._sizes.window
     self._buckets = [b for b in (64, 128, 256) if b < self.window] + [self.window]
     self._mesh = mesh
     graph, state = nnx.split(model)
@@ -92,10 +93,11 @@ class PairClassifier(base.Checker):
     part_ids = dict(zip(parts, ids(parts), strict=True))
     sequences, owners = [], []
     for i, (doc, part) in enumerate(pairs):
-      room = self.window - 4 - len(part_ids[part])  # <s> chunk </s></s> sentence </s>
-      if room > 0:
-        sequences += [self._join(chunk[:room], part_ids[part]) for chunk in chunks[doc]]
-        owners += [i] * len(chunks[doc])
+      for chunk in chunks[doc]:
+        joined = pair_ids(self.tokenizer, chunk, part_ids[part], self._sizes)
+        if joined is not None:
+          sequences.append(joined)
+          owners.append(i)
     results = batching.bucketed(
       sequences,
       lambda *batch: self._run(self._state, *placement.rows(self._mesh, *batch)),
@@ -104,9 +106,23 @@ class PairClassifier(base.Checker):
     )
     return base.best(len(pairs), owners, results)
 
-  def _join(self, chunk: list[int], sentence: list[int]) -> list[int]:
-    first, last = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
-    return [first, *chunk, last, last, *sentence, last]
+
+def pair_ids(
+  tokenizer, chunk: Sequence[int], sentence: Sequence[int], sizes: bert.BertConfig
+) -> list[int] | None:
+  """<s> chunk </s></s> sentence </s>, or BERT's [CLS] chunk [SEP] sentence [SEP].
+
+  The chunk is cut to what the window leaves, None where that is nothing. BERT's second
+  text has shifted ids, see roberta.Classifier.
+  """
+  special = tokenizer.num_special_tokens_to_add(pair=True)
+  room = sizes.window - special - len(sentence)
+  if room <= 0:
+    return None
+  first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
+  shift = sizes.vocab_size if special == 3 else 0
+  second = [i + shift for i in (*sentence, last)]
+  return [first, *chunk[:room], *[last] * (special - 2), *second]
 
 
 def supported_class(id2label: Mapping[Any, str], label: str | None, where: str) -> int:
@@ -144,7 +160,7 @@ def load_nli(
   mesh: jax.sharding.Mesh | None = None,
   tokens_per_batch: int = 4096,
 ) -> PairClassifier:
-  """Reads a folder of RobertaForSequenceClassification.
+  """Reads a folder of RobertaForSequenceClassification or BertForSequenceClassification.
 
   Args:
     path: the folder.
@@ -153,13 +169,18 @@ def load_nli(
     tokens_per_batch: what one call of the model reads.
   """
   folder, raw = base.checkpoint_folder("nli", path)
-  if raw.get("model_type") != "roberta":
-    raise UserError(f"checker nli reads RoBERTa; {folder} is a {raw.get('model_type')} model")
+  kinds = {
+    "roberta": (roberta.config_from_dict, roberta.SEQUENCE_CLASSIFIER),
+    "bert": (bert.BertConfig.from_dict, roberta.BERT_CLASSIFIER),
+  }
+  if raw.get("model_type") not in kinds:
+    raise UserError(
+      f"checker nli reads RoBERTa and BERT; {folder} is a {raw.get('model_type')} model"
+    )
+  sizes, names = kinds[raw["model_type"]]
   index = supported_class(raw.get("id2label", {}), label, str(folder))
   tokenizer = checkpoints.load_tokenizer(folder)
-  model = roberta.from_weights(
-    roberta.config_from_dict(raw), weights.read(folder), roberta.SEQUENCE_CLASSIFIER
-  )
+  model = roberta.from_weights(sizes(raw), weights.read(folder), names)
   digest = base.file_hash(*weights.files(folder)) + f"-{index}"
   return PairClassifier("nli", model, tokenizer, index, digest, tokens_per_batch, mesh)
 

@@ -1,10 +1,13 @@
-"""Fits the embedded checker's head: logistic regression by Newton's method."""
+"""What labelled pairs weigh, and the embedded checker's head: logistic regression."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from asc_jax.checkers.minilm import Head
+from asc_jax.data.training_claims import Claim
 
 
 def balance(sets: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -22,6 +25,14 @@ def balance(sets: np.ndarray, labels: np.ndarray) -> np.ndarray:
       if here.any():
         weights[here] = 1 / (len(np.unique(labels[sets == s])) * here.sum())
   return weights
+
+
+def claim_weights(documents: Mapping[str, Sequence[Claim]]) -> list[float]:
+  """`balance` of all claims in order, those that were made being a set; their mean is 1."""
+  every = [claim for own in documents.values() for claim in own]
+  kinds = np.unique([claim.kind for claim in every], return_inverse=True)[1]
+  weights = balance(kinds, np.array([claim.supported for claim in every]))
+  return (weights / weights.mean()).tolist()
 
 
 def fit_head(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, l2: float) -> Head:

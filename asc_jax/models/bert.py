@@ -90,20 +90,22 @@ class Bert(nnx.Module):
     self.norm = nnx.LayerNorm(d, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs)
     self.blocks = nnx.vmap(lambda r: Block(config, r))(rngs.split(config.num_hidden_layers))
 
-  def __call__(self, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
+  def __call__(self, tokens: jax.Array, lengths: jax.Array, types=None) -> jax.Array:
     """Encodes right-padded tokens.
 
     Args:
       tokens: int32[B, L]; what stands beyond a row's length is not read.
       lengths: int32[B].
+      types: int32[B, L], rows of the table of token types; None: the first.
 
     Returns:
       [B, L, D]; rows beyond the length are finite and mean nothing.
     """
     where = jnp.arange(tokens.shape[1])  # [L]
     mask = where[None, None, None, :] < jnp.maximum(lengths, 1)[:, None, None, None]
-    place = self.positions(where + self.config.position_offset) + self.types(jnp.zeros_like(where))
-    x = self.norm(self.words(tokens) + place[None])  # [B, L, D]
+    place = self.positions(where + self.config.position_offset)[None]  # [1, L, D]
+    kind = self.types(jnp.zeros_like(tokens) if types is None else types)  # [B, L, D]
+    x = self.norm(self.words(tokens) + (place + kind))
     graph, stacked = nnx.split(self.blocks)
     x, _ = jax.lax.scan(lambda x, one: (nnx.merge(graph, one)(x, mask), None), x, stacked)
     return x
@@ -142,6 +144,18 @@ def read_tensor(
   return np.stack(
     [tensors(f"encoder.layer.{i}.{name}", transpose=leaf == "kernel") for i in layers]
   )
+
+
+def write_tensor(value: np.ndarray, prefix: str, path: str) -> dict[str, np.ndarray]:
+  """The checkpoint's tensors that `read_tensor` reads for `path`."""
+  if not path.startswith("blocks."):
+    return {prefix + _EMBEDDINGS[path]: value}
+  _, module, leaf = path.split(".")
+  name = f"{_BLOCK[module]}.{_LEAF[leaf]}"
+  return {
+    f"{prefix}encoder.layer.{i}.{name}": layer.T if leaf == "kernel" else layer
+    for i, layer in enumerate(value)
+  }
 
 
 def from_weights(config: BertConfig, weights: Mapping[str, np.ndarray]) -> Bert:

@@ -1,4 +1,4 @@
-"""RoBERTa with a classification head: BERT's encoder, positions counted from 2."""
+"""BERT and RoBERTa with a classification head; RoBERTa's positions are counted from 2."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from asc_jax.types import UserError
 
 # How a checkpoint names the two maps of its head, and its encoder's prefix.
 SEQUENCE_CLASSIFIER = ("roberta.", "classifier.dense", "classifier.out_proj")
+BERT_CLASSIFIER = ("bert.", "bert.pooler.dense", "classifier")
 ALIGNSCORE = ("", "pooler.dense", "tri_layer")
+_LEAVES = {"kernel": "weight", "bias": "bias"}
 
 
 def config_from_dict(raw: Mapping[str, Any]) -> bert.BertConfig:
@@ -35,8 +37,13 @@ class Classifier(nnx.Module):
     self.out = nnx.Linear(config.hidden_size, classes, rngs=rngs)
 
   def __call__(self, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
-    """int32[B, L] right-padded, int32[B] -> float32[B, classes]."""
-    first = self.encoder(tokens, lengths)[:, 0]  # [B, D]
+    """int32[B, L] right-padded, int32[B] -> float32[B, classes].
+
+    The ids of BERT's second text are shifted by the vocabulary's size, which makes
+    their type 1.
+    """
+    types, tokens = jnp.divmod(tokens, self.encoder.config.vocab_size)
+    first = self.encoder(tokens, lengths, types)[:, 0]  # [B, D]
     return self.out(jnp.tanh(self.dense(first)))
 
 
@@ -48,21 +55,35 @@ def from_weights(
   Args:
     config: the encoder's sizes.
     weights: tensors by name, in PyTorch's layout.
-    names: SEQUENCE_CLASSIFIER or ALIGNSCORE.
+    names: SEQUENCE_CLASSIFIER, BERT_CLASSIFIER or ALIGNSCORE.
 
   Raises:
     UserError: naming a tensor that is missing or has another shape.
   """
   prefix, dense, out = names
-  tensors = loading.Tensors(weights, "RoBERTa classifier")
+  tensors = loading.Tensors(weights, "classifier")
   heads = {"dense": dense, "out": out}
-  leaves = {"kernel": "weight", "bias": "bias"}
   classes = len(tensors(f"{out}.bias"))
 
   def read(path: str) -> np.ndarray:
     module, *rest = path.split(".")
     if module == "encoder":
       return bert.read_tensor(config, weights, prefix, ".".join(rest))
-    return tensors(f"{heads[module]}.{leaves[rest[0]]}", transpose=rest[0] == "kernel")
+    return tensors(f"{heads[module]}.{_LEAVES[rest[0]]}", transpose=rest[0] == "kernel")
 
   return loading.build(lambda: Classifier(config, classes, nnx.Rngs(0)), read)
+
+
+def to_weights(model: Classifier, names: tuple[str, str, str]) -> dict[str, np.ndarray]:
+  """The tensors that `from_weights` reads, in float32."""
+  prefix, dense, out = names
+  heads = {"dense": dense, "out": out}
+  found: dict[str, np.ndarray] = {}
+  for path, leaf in nnx.to_flat_state(nnx.state(model)):
+    module, *rest = map(str, path)
+    value = np.asarray(leaf[...], np.float32)
+    if module == "encoder":
+      found |= bert.write_tensor(value, prefix, ".".join(rest))
+    else:
+      found[f"{heads[module]}.{_LEAVES[rest[0]]}"] = value.T if rest[0] == "kernel" else value
+  return {name: np.ascontiguousarray(value) for name, value in found.items()}

@@ -3,9 +3,9 @@
   python -m asc_jax.tools.train_adapter_checker --config=configs/checker_smollm2.py --out=FOLDER
 
 Trains on the labelled pairs of `data.split` (asc_jax/data/support_pairs.py) and on sentences
-made for the same documents: one of the document's own, one that was made false by another
-number, name or verb, and one from elsewhere. A document is prefilled once for all its
-sentences, as the judge does it. `--out` gets the adapter in peft's layout, in float16:
+made for the same documents (asc_jax/data/training_claims.py): one of the document's own, one
+that was made false by another number, name or verb, and one from elsewhere. A document is
+prefilled once for all its sentences, as the judge does it. `--out` gets the adapter in peft's layout, in float16:
 
   --config.checker.name=judge --config.checker.path=smollm2 --config.checker.adapter=FOLDER
 """
@@ -27,36 +27,20 @@ from asc_jax import cli, sharding
 from asc_jax.checkers import fitting, judge, shared_document
 from asc_jax.config import FIELDS as ALL_FIELDS
 from asc_jax.config import Field
-from asc_jax.data import corruptions, files, splits, support_pairs
+from asc_jax.data import files, training_claims
 from asc_jax.models import checkpoints, decoder, lora
 from asc_jax.rl import update
-from asc_jax.text import prompts, sentences
+from asc_jax.text import prompts
 from asc_jax.types import Array, UserError, Weighted
 
 _SHARED = ("seed", "model.path", "model.lora.", "optimizer.")
 FIELDS = {
   **{name: field for name, field in ALL_FIELDS.items() if name.startswith(_SHARED)},
-  "data.path": Field("../shared/data", "folder of the labelled sets"),
-  "data.split": Field("checker_a", "part that is trained on", choices=splits.SPLITS[1:3]),
-  "data.words": Field(150, "words of a document; pairs with a longer one are left out", int, low=1),
-  "data.documents": Field(
-    None, "documents of each set, chosen by hash; None: all", int, low=1, optional=True
-  ),
-  "data.claims": Field(4, "sentences of a document in a step", int, low=1),
-  "data.batch_size": Field(8, "documents a step", int, low=1),
-  "data.epochs": Field(1, "times that everything is read", int, low=1),
+  **training_claims.FIELDS,
   "prompt": Field(None, "the judge's prompt, a file; None: this project's own", optional=True),
-}  # fmt: skip
-PREFIXES = (96, 160, 256)  # tokens of a document's prompt
+}
+PREFIXES = (96, 160, 256, 384, 640)  # tokens of a document's prompt
 RESTS = (64, 96)  # tokens of a sentence and the prompt's end
-
-
-class Claim(NamedTuple):
-  """A sentence about a document."""
-
-  sentence: str
-  supported: bool
-  kind: str  # the set it is from, or "made"
 
 
 class Group(NamedTuple):
@@ -96,13 +80,12 @@ def main(config, out: str | None) -> None:
   if adapter is None:
     raise UserError("config.model.lora.rank is 0; an adapter has at least rank 1")
   asked = judge.question(config.model.path, config.prompt)
-  pairs = support_pairs.read(config.data.path)
   rng = random.Random(config.seed)
-  documents = claims(pairs, config, rng)
+  documents = training_claims.read(config.data, rng)
   groups = list(encode(asked, documents, config.data.claims))
   steps = [batch for _ in range(config.data.epochs) for batch in batches(groups, config, rng)]
   if not steps:
-    raise UserError(f"{config.data.path} has no pair in the split {config.data.split}")
+    raise UserError(f"no document of {config.data.path} fits into {PREFIXES[-1]} tokens")
   count = sum(len(group.rests) for group in groups)
   print(f"{count} sentences about {len(groups)} documents, {len(steps)} steps", flush=True)
 
@@ -133,44 +116,11 @@ def main(config, out: str | None) -> None:
   print(f"written: {out}")
 
 
-def claims(
-  pairs: dict[str, list[support_pairs.SupportPair]], config, rng: random.Random
-) -> dict[str, list[Claim]]:
-  """{document: sentences}, those that were made to fill the last `data.claims` included."""
-  found: dict[str, list[Claim]] = {}
-  for name, rows in pairs.items():
-    own: dict[str, list[Claim]] = {}
-    for pair in rows:
-      if pair.split == config.data.split and len(pair.document.split()) <= config.data.words:
-        own.setdefault(pair.document, []).append(Claim(pair.sentence, pair.supported, name))
-    found |= {d: own[d] for d in sorted(own, key=splits.position)[: config.data.documents]}
-  everything = list(found)
-  for document, some in found.items():
-    missing = -len(some) % config.data.claims
-    some += made(document, some, rng.choice(everything), rng)[:missing]
-  return found
-
-
-def made(document: str, own: Sequence[Claim], other: str, rng: random.Random) -> list[Claim]:
-  """A sentence that is false of the document, one of its own, and one of another document."""
-  spans = [document[start:end] for start, end in sentences.split(document)]
-  stated = rng.choice([s for s in spans if len(s.split()) > 4] or spans)
-  true = [claim.sentence for claim in own if claim.supported]
-  false = corruptions.corrupt(rng.choice(true or [stated]), document, rng)
-  start, end = rng.choice(sentences.split(other))
-  return [
-    *([] if false is None else [Claim(false, False, "made")]),
-    Claim(stated, True, "made"),
-    *([] if other == document else [Claim(other[start:end], False, "made")]),
-  ]
-
-
-def encode(asked: judge.Question, documents: dict[str, list[Claim]], size: int) -> Iterator[Group]:
+def encode(
+  asked: judge.Question, documents: dict[str, list[training_claims.Claim]], size: int
+) -> Iterator[Group]:
   """Groups of `size` sentences, sets and labels weighing alike; too long ones are left out."""
-  every = [claim for own in documents.values() for claim in own]
-  kinds = np.unique([claim.kind for claim in every], return_inverse=True)[1]
-  weights = fitting.balance(kinds, np.array([claim.supported for claim in every]))
-  weight = iter((weights / weights.mean()).tolist())
+  weight = iter(fitting.claim_weights(documents))
   for document, own in documents.items():
 
     def ids(sentence, document=document):

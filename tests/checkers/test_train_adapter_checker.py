@@ -1,6 +1,7 @@
 """The adapter that makes a decoder a checker: it learns, and the judge scores with it."""
 
 import csv
+import random
 import re
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from asc_jax import checkers
 from asc_jax.checkers import shared_document
 from asc_jax.config import default_config
+from asc_jax.data import training_claims
 from asc_jax.tools import train_adapter_checker as tool
 from asc_jax.types import UserError
 
@@ -82,9 +84,8 @@ def test_the_loss_falls_and_the_judge_with_the_adapter_is_peft(
 
 
 def test_documents_are_filled_up_with_sentences_that_were_made(config):
-  pairs = tool.support_pairs.read(config.data.path)
   config.data.claims = 4
-  found = tool.claims(pairs, config, tool.random.Random(0))
+  found = training_claims.read(config.data, random.Random(0))
   for document, own in found.items():
     assert len(own) == 4 and [c.kind for c in own] == ["begin", "begin", "made", "made"]
     assert own[2].sentence not in document or own[2].supported
@@ -109,3 +110,12 @@ def test_what_cannot_be_written_or_trained_is_refused_first(config, tmp_path):
   config.model.lora.rank = 0
   with pytest.raises(UserError, match="rank is 0"):
     tool.main(config, str(tmp_path / "new"))
+
+
+def test_a_set_is_left_out_by_its_name(config):
+  config.data.left_out = "begin,wice"
+  with pytest.raises(UserError, match="left_out: 'wice' is none of begin"):
+    training_claims.read(config.data, random.Random(0))
+  config.data.left_out = "begin"
+  with pytest.raises(UserError, match="no pair in the split checker_a"):
+    training_claims.read(config.data, random.Random(0))

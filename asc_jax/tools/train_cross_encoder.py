@@ -1,0 +1,151 @@
+"""Fine-tunes MiniLM to read a document and a sentence together, as a checker.
+
+  python -m asc_jax.tools.train_cross_encoder --config=configs/checker_cross_encoder.py \\
+    --out=FOLDER
+
+Trains on what asc_jax/data/training_claims.py makes of the labelled pairs. Of a document, as
+many tokens are read as the longest bucket leaves. `--out` gets a BertForSequenceClassification:
+
+  --config.checker.name=nli --config.checker.path=FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from safetensors.numpy import save_file
+
+from asc_jax import cli
+from asc_jax.checkers import alignscore, encoder, fitting
+from asc_jax.config import FIELDS as ALL_FIELDS
+from asc_jax.config import Field
+from asc_jax.data import files, training_claims
+from asc_jax.models import bert, checkpoints, roberta, weights
+from asc_jax.rl import update
+from asc_jax.types import UserError
+
+_SHARED = ("seed", "optimizer.")
+FIELDS = {
+  **{name: field for name, field in ALL_FIELDS.items() if name.startswith(_SHARED)},
+  **training_claims.FIELDS,
+  "encoder.path": Field(None, "all-MiniLM-L6-v2's folder; None: the package's", optional=True),
+}
+BUCKETS = (64, 96, 128, 192, 256, 384, 512)
+_LABELS = {"0": "unsupported", "1": "supported"}
+
+# Tokens int32[N, L], lengths int32[N], labels int32[N], weights float32[N].
+Batch = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def main(config, out: str | None) -> None:
+  """Trains and writes the classifier."""
+  if not out:
+    raise UserError("--out=FOLDER is missing: where the checker is written")
+  if os.path.exists(out):
+    raise UserError(f"--out={out} exists; name a folder that does not")
+  files.check_folder(out, "--out")
+  folder = encoder.find_weights(config.encoder.path)
+  raw = checkpoints.read_json(folder / "config.json")
+  sizes = bert.BertConfig.from_dict(raw)
+  rng = random.Random(config.seed)
+  documents = training_claims.read(config.data, rng)
+  tokenizer = checkpoints.load_tokenizer(folder)
+  rows = encode(tokenizer, sizes, documents)
+  size = config.data.batch_size * config.data.claims
+  steps = [batch for _ in range(config.data.epochs) for batch in batches(rows, size, rng)]
+  print(f"{len(rows)} sentences about {len(documents)} documents, {len(steps)} steps", flush=True)
+
+  graph, params = nnx.split(from_encoder(sizes, weights.read(folder)))
+  optimizer, _ = update.make_optimizer(config.optimizer, len(steps))
+  opt_state = optimizer.init(params)
+
+  @jax.jit
+  def step(params, opt_state, batch: Batch):
+    loss, grads = jax.value_and_grad(_loss, argnums=1)(graph, params, *batch)
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state, loss
+
+  losses, start = [], time.monotonic()
+  for i, batch in enumerate(steps):
+    params, opt_state, loss = step(params, opt_state, batch)
+    losses.append(float(loss))
+    if (i + 1) % 20 == 0 or i + 1 == len(steps):
+      seconds = time.monotonic() - start
+      print(f"step {i + 1}, {seconds:.0f} s, loss {np.mean(losses):.4f}", flush=True)
+      losses = []
+  os.makedirs(out)
+  save_file(
+    roberta.to_weights(nnx.merge(graph, params), roberta.BERT_CLASSIFIER),
+    os.path.join(out, "model.safetensors"),
+    metadata={"format": "pt"},
+  )
+  tokenizer.save_pretrained(out)
+  with open(os.path.join(out, "config.json"), "w") as file:
+    architecture = {"architectures": ["BertForSequenceClassification"], "model_type": "bert"}
+    json.dump({**raw, **architecture, "id2label": _LABELS}, file, indent=2)
+  print(f"written: {out}")
+
+
+def from_encoder(sizes: bert.BertConfig, tensors: Mapping[str, np.ndarray]) -> roberta.Classifier:
+  """A classifier of two classes on an encoder with a pooler; it starts undecided."""
+  head = {"head.weight": np.zeros((2, sizes.hidden_size)), "head.bias": np.zeros(2)}
+  return roberta.from_weights(sizes, {**tensors, **head}, ("", "pooler.dense", "head"))
+
+
+def encode(
+  tokenizer, sizes: bert.BertConfig, documents: Mapping[str, Sequence[training_claims.Claim]]
+) -> list[tuple[list[int], bool, float]]:
+  """(ids, supported, weight) of each claim that fits beside some of its document."""
+
+  def ids(text: str) -> list[int]:
+    return tokenizer(text, add_special_tokens=False).input_ids
+
+  weight = iter(fitting.claim_weights(documents))
+  rows = []
+  for document, own in documents.items():
+    first = ids(document)
+    for claim in own:
+      joined, w = alignscore.pair_ids(tokenizer, first, ids(claim.sentence), sizes), next(weight)
+      if joined is not None:
+        rows.append((joined, claim.supported, w))
+  return rows
+
+
+def batches(
+  rows: Sequence[tuple[list[int], bool, float]], size: int, rng: random.Random
+) -> list[Batch]:
+  """All rows once, in an order by chance, of one bucket in a batch; zeros where there is none."""
+  buckets: dict[int, list] = {}
+  for row in rng.sample(list(rows), len(rows)):
+    buckets.setdefault(next(b for b in BUCKETS if len(row[0]) <= b), []).append(row)
+  found = []
+  for bucket, some in buckets.items():
+    for at in range(0, len(some), size):
+      tokens = np.zeros((size, bucket), np.int32)
+      lengths, labels = np.zeros(size, np.int32), np.zeros(size, np.int32)
+      weight = np.zeros(size, np.float32)
+      for i, (ids, label, w) in enumerate(some[at : at + size]):
+        tokens[i, : len(ids)], lengths[i], labels[i], weight[i] = ids, len(ids), label, w
+      found.append((tokens, lengths, labels, weight))
+  rng.shuffle(found)
+  return found
+
+
+def _loss(graph, params, tokens, lengths, labels, weight) -> jax.Array:
+  """Weighted mean cross-entropy."""
+  logits = nnx.merge(graph, params)(tokens, lengths)
+  wrong = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+  return (wrong * weight).sum() / jnp.maximum(weight.sum(), 1e-6)
+
+
+if __name__ == "__main__":
+  cli.run(main, fields=FIELDS, out=Field(None, "folder to write, not there yet", optional=True))
