@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from asc_jax.data import files, splits
@@ -54,6 +54,18 @@ class SupportPair(NamedTuple):
     included; one without never goes to "train".
     """
     return splits.split_of(self.question) if self.question else splits.checker_split_of(self.group)
+
+  @property
+  def key(self) -> str:
+    """The same for equal texts."""
+    return files.stable_id(self.document + "\0" + self.sentence)
+
+
+def choose(pairs: Sequence[SupportPair], count: int | None) -> list[SupportPair]:
+  """`count` pairs, fewer where there are fewer, chosen by hash; None: all."""
+  if count is None:
+    return list(pairs)
+  return sorted(pairs, key=lambda p: splits.position(p.document + p.sentence))[:count]
 
 
 def read(root: str | pathlib.Path) -> dict[str, list[SupportPair]]:

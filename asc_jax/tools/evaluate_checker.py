@@ -5,7 +5,8 @@
 
 Prints, for each set under `data.path` (asc_jax/data/support_pairs.py), AUROC, balanced
 accuracy at the threshold, calibration error (ECE, ten bins) and seconds per 1,000
-sentences, for any instrument. With `out`, also writes reliability.png and the scores.
+sentences, for any instrument. With `out`, also writes reliability.png and the scores, which
+compare_checkers reads.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ FIELDS = {
   **{name: field for name, field in ALL_FIELDS.items() if name.startswith("checker.")},
   "data.path": Field("../shared/data", "folder of the labelled sets"),
   "data.split": Field("eval", "part of the committed split", choices=(*splits.SPLITS, "all")),
-  "data.pairs": Field(None, "first pairs scored of each set; None: all", int, low=1, optional=True),
+  "data.pairs": Field(
+    None, "pairs of each set, chosen by hash; None: all", int, low=1, optional=True
+  ),
   "out": Field(None, "folder for the reliability plot and the scores", optional=True),
 }
 
@@ -43,14 +46,15 @@ def main(config) -> None:
     "| set | pairs | supported | AUROC | balanced accuracy | ECE | not scored | s / 1,000 |",
     "|---|---|---|---|---|---|---|---|",
   ]
-  scored: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+  scored: dict[str, tuple[list[str], np.ndarray, np.ndarray]] = {}
   figures = []
   for name, found in found_sets.items():
-    pairs = [p for p in found if config.data.split in ("all", p.split)][: config.data.pairs]
+    pairs = [p for p in found if config.data.split in ("all", p.split)]
+    pairs = support_pairs.choose(pairs, config.data.pairs)
     if not pairs:
       continue
     labels, scores, seconds = run(checker, pairs)
-    scored[name] = labels, scores
+    scored[name] = [p.key for p in pairs], labels, scores
     figures.append(measures(labels, scores, checker.threshold))
     lines.append(_row(name, len(pairs), labels, figures[-1], scores, seconds))
   if not scored:
@@ -89,7 +93,7 @@ def write(out: pathlib.Path, checker: checkers.Checker, scored: dict[str, Any]) 
   figure, axes = figures.panels(1, 1, (4.5, 4.0))
   axis = axes.flat[0]
   axis.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-  for name, (labels, scores) in scored.items():
+  for name, (_, labels, scores) in scored.items():
     known = ~np.isnan(scores)
     curve = quality.calibration(labels[known], scores[known])
     axis.plot(curve.predicted, curve.observed, marker="o", markersize=3, label=name)
@@ -98,7 +102,8 @@ def write(out: pathlib.Path, checker: checkers.Checker, scored: dict[str, Any]) 
   figures.save(figure, out / "reliability")
   table = {
     name: [
-      [bool(a), None if np.isnan(b) else round(float(b), 6)] for a, b in zip(*rows, strict=True)
+      [key, bool(label), None if np.isnan(score) else round(float(score), 6)]
+      for key, label, score in zip(*rows, strict=True)
     ]
     for name, rows in scored.items()
   }

@@ -109,10 +109,7 @@ def choose(
   """The pairs that no policy is trained on, `count` of each part at most, chosen by hash."""
   kept = []
   for split in splits.SPLITS[1:]:
-    part = [p for p in pairs if p.split == split]
-    if count is not None:
-      part = sorted(part, key=lambda p: splits.position(p.document + p.sentence))[:count]
-    kept += part
+    kept += support_pairs.choose([p for p in pairs if p.split == split], count)
   return kept
 
 

@@ -39,7 +39,8 @@ def test_a_perfect_ranking_and_its_files(folder, tmp_path, capsys):
   assert "| mean | | | 1.000 | 1.000 | 0.000 |" in printed
   assert (tmp_path / "out" / "reliability.png").stat().st_size > 1000
   scores = json.loads((tmp_path / "out" / "scores.json").read_text())["scores"]["begin"]
-  assert sorted(scores) == [[False, 0.0]] * 6 + [[True, 1.0]] * 6
+  assert sorted(row[1:] for row in scores) == [[False, 0.0]] * 6 + [[True, 1.0]] * 6
+  assert len({key for key, *_ in scores}) == 12
 
 
 def test_what_was_not_scored_is_in_no_measure():
