@@ -52,25 +52,25 @@ def read_params(source: Source, config: DecoderConfig, dtype: str, mesh=None) ->
 def _array(
   source: Source, leaf: families.Leaf, place: jax.sharding.Sharding, scratch: np.ndarray
 ) -> jax.Array:
-  """One parameter, its shards one after the other through the one host buffer.
-
-  jax.make_array_from_callback would keep every local shard on the host until it has the
-  last.
-  """
-  devices: dict[tuple, list[jax.Device]] = {}
-  for device, index in place.addressable_devices_indices_map(leaf.shape).items():
-    assert index is not None
-    bounds = tuple(s.indices(n)[:2] for s, n in zip(index, leaf.shape, strict=True))
-    devices.setdefault(bounds, []).append(device)
+  """One parameter, its shards one after the other through the one host buffer."""
   shape = place.shard_shape(leaf.shape)
   buffer = scratch[: math.prod(shape)].reshape(shape)
-  shards = []
-  for bounds, replicas in devices.items():
-    fill(buffer, source, leaf, bounds)
-    # On CPUs device_put would share an aligned buffer, whatever its may_alias says.
-    copies = [jnp.array(buffer, copy=True, device=device) for device in replicas]
-    shards.extend(jax.block_until_ready(copies))
-  return jax.make_array_from_single_device_arrays(leaf.shape, place, shards)
+  devices = iter(place.addressable_devices_indices_map(leaf.shape))
+  placed: dict[tuple, jax.Array] = {}
+
+  def shard(index: tuple[slice, ...] | None) -> jax.Array:
+    assert index is not None  # None: of a device elsewhere
+    # On its device already, for the caller keeps what it gets until it has the last shard.
+    # Were a shard asked for in another order, it would be moved.
+    device = next(devices)
+    bounds = tuple(s.indices(n)[:2] for s, n in zip(index, leaf.shape, strict=True))
+    if bounds not in placed:
+      fill(buffer, source, leaf, bounds)
+      # On CPUs device_put would share an aligned buffer, whatever its may_alias says.
+      placed[bounds] = jax.block_until_ready(jnp.array(buffer, copy=True, device=device))
+    return placed[bounds]
+
+  return jax.make_array_from_callback(leaf.shape, place, shard)
 
 
 def fill(
