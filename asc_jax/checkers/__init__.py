@@ -22,8 +22,6 @@ INSTRUMENTS = {
   "lexical": ("asc_jax.checkers.lexical", "load"),
   "minilm": ("asc_jax.checkers.minilm", "load"),
   "minilm_b": ("asc_jax.checkers.minilm", "load_twin"),
-  "likelihood": ("asc_jax.checkers.likelihood", "load"),
-  "likelihood_b": ("asc_jax.checkers.likelihood", "load_twin"),
   "minicheck_t5": ("asc_jax.checkers.minicheck_t5", "load"),
   "alignscore": ("asc_jax.checkers.alignscore", "load"),
   "bespoke": ("asc_jax.checkers.bespoke", "load"),

@@ -28,11 +28,16 @@ def balance(sets: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def claim_weights(documents: Mapping[str, Sequence[Claim]]) -> list[float]:
-  """`balance` of all claims in order, those that were made being a set; their mean is 1."""
+  """Weights of all claims in order, under which both labels count alike in each set.
+
+  Those that were made are a set. A set counts by its size, unlike in `balance`: where every set
+  counts alike, a few pairs of the small ones decide a batch, and its gradient is mostly noise.
+  """
   every = [claim for own in documents.values() for claim in own]
-  kinds = np.unique([claim.kind for claim in every], return_inverse=True)[1]
-  weights = balance(kinds, np.array([claim.supported for claim in every]))
-  return (weights / weights.mean()).tolist()
+  kinds, sizes = np.unique(
+    [claim.kind for claim in every], return_inverse=True, return_counts=True
+  )[1:]
+  return (balance(kinds, np.array([claim.supported for claim in every])) * sizes[kinds]).tolist()
 
 
 def fit_head(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, l2: float) -> Head:

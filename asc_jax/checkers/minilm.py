@@ -38,9 +38,9 @@ class Head(NamedTuple):
     logit = (z * self.weight).sum(axis=1) + np.float32(self.bias)
     return (1 / (1 + np.exp(-logit))).astype(np.float32)
 
-  def to_json(self, names: Sequence[str] = pair_features.NAMES) -> str:
+  def to_json(self) -> str:
     """As shipped: one number a feature and kind, by name."""
-    columns = zip(names, self.mean, self.scale, self.weight, strict=True)
+    columns = zip(pair_features.NAMES, self.mean, self.scale, self.weight, strict=True)
     lines = [
       f"  {json.dumps(name)}: {json.dumps([float(f'{v:.6g}') for v in values])}"
       for name, *values in columns
@@ -49,11 +49,11 @@ class Head(NamedTuple):
     return f'{{\n "bias": {self.bias:.6g},\n "mean, scale, weight": {{\n{table}\n }}\n}}\n'
 
   @classmethod
-  def from_json(cls, text: str, names: Sequence[str] = pair_features.NAMES) -> Head:
+  def from_json(cls, text: str) -> Head:
     """Reads `to_json`'s text; the features must be this version's."""
     raw = json.loads(text)
     table = raw["mean, scale, weight"]
-    if list(table) != list(names):
+    if tuple(table) != pair_features.NAMES:
       raise UserError(
         "the head was fitted on other features; run `python -m asc_jax.tools.train_checker` again"
       )
@@ -118,16 +118,11 @@ class MiniLM(base.Checker):
     return self.head(features(self.embed, documents, sentences)).tolist()
 
 
-def head_text(name: str, checker: str = "minilm") -> str:
+def head_text(name: str) -> str:
   """The packaged head's file: "a" is the reward's, "b" its held-out twin's."""
   if name not in HEADS:
-    raise UserError(f"checker {checker} has the heads {', '.join(HEADS)}, not {name!r}")
-  found = importlib.resources.files("asc_jax.checkers").joinpath(f"data/{checker}_{name}.json")
-  if not found.is_file():
-    raise UserError(
-      f"checker {checker} has no fitted head yet; run `python -m asc_jax.tools.train_checker "
-      f"--config=configs/checker_{checker}.py`"
-    )
+    raise UserError(f"checker minilm has the heads {', '.join(HEADS)}, not {name!r}")
+  found = importlib.resources.files("asc_jax.checkers").joinpath(f"data/minilm_{name}.json")
   return found.read_text()
 
 

@@ -1,14 +1,13 @@
 """Checkers that are language models: a document is read once for all its sentences.
 
-Document and sentence are encoded together, as one prompt, since tokens may merge where
-they meet. What a prompt has in common with the same document's prompt of a probe
+Document and sentence are encoded together, as one chat prompt, since tokens may merge
+where they meet. What a prompt has in common with the same document's prompt of a probe
 sentence is prefilled once; the rest, a few tokens a sentence, is extended from it.
 Of `SharedDocument`, the first answer token's distribution gives P(supported).
 """
 
 from __future__ import annotations
 
-import abc
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,23 +31,35 @@ PROBE = "※"  # no sentence begins like this, so nothing of a sentence is in th
 Messages = list[dict[str, str]]
 
 
-class DocumentReader(abc.ABC):
-  """Runs a decoder over (document, sentence) prompts, each document once.
+class ChatReader:
+  """Asks a decoder in chat prompts of (document, sentence), each document read once.
 
   What is read out of a prompt depends on that prompt only: how much of it is prefix
   follows from the probe, and every shape from the lengths of the two parts.
 
   Args:
     state: the decoder, frozen; where its weights lie is where it computes.
-    tokenizer: its own.
+    tokenizer: with a chat template.
+    messages: the conversation that asks about (document, sentence).
+    reading: float32[..., V] logits of the first answer token -> what is read from them.
     window: tokens of a prompt at most.
     tokens_per_batch: sentence tokens that one call extends.
   """
 
   name: str
 
-  def __init__(self, state: decoder.DecoderState, tokenizer, *, window: int, tokens_per_batch: int):
+  def __init__(
+    self,
+    state: decoder.DecoderState,
+    tokenizer,
+    messages: Callable[[str, str], Messages],
+    reading: Callable[[jax.Array], jax.Array],
+    *,
+    window: int,
+    tokens_per_batch: int = 256,
+  ):
     self.tokenizer = tokenizer
+    self.messages = messages
     self.window = min(window, PREFIX_BUCKETS[-1])
     self.tokens_per_batch = tokens_per_batch
     self._state = state
@@ -58,33 +69,19 @@ class DocumentReader(abc.ABC):
     @jax.jit
     def extend(state, prefix, tokens, lengths):
       hidden, _ = decoder.extend(state, prefix, tokens[None], 0)  # [1, G, T, D]
-      return self.read_out(state, hidden[0], tokens, lengths)
+      last = jnp.maximum(lengths - 1, 0)[:, None, None]  # [G, 1, 1]
+      hidden = jnp.take_along_axis(hidden[0], last, axis=1)[:, 0]  # [G, D]
+      return reading(decoder.logits(state, hidden))
 
     self._prefill = jax.jit(decoder.prefill)
     self._extend = extend
 
-  @abc.abstractmethod
   def encode(self, document: str, sentence: str) -> list[int]:
     """The whole prompt of one pair."""
-
-  @abc.abstractmethod
-  def read_out(
-    self, state: decoder.DecoderState, hidden: jax.Array, tokens: jax.Array, lengths: jax.Array
-  ) -> jax.Array:
-    """What is wanted of each prompt's rest; traced.
-
-    Args:
-      state: the decoder.
-      hidden: [G, T, D] after the final norm.
-      tokens: int32[G, T], the last token of the prefix and what follows it.
-      lengths: int32[G].
-
-    Returns:
-      float32[G, ...].
-    """
+    return prompts.encode_chat(self.tokenizer, self.messages(document, sentence))
 
   def read(self, documents: Sequence[str], sentences: Sequence[str]) -> list[np.ndarray | None]:
-    """`read_out` of each prompt; None where its sentence does not fit or nothing is shared.
+    """`reading` of each prompt; None where its sentence does not fit or nothing is shared.
 
     Raises:
       UserError: a document that does not fit the window.
@@ -110,7 +107,7 @@ class DocumentReader(abc.ABC):
     return found
 
   def extend_rows(self, rows: list[list[int]], length: int) -> list[np.ndarray]:
-    """`read_out` of prompts whose first `length` tokens are the same."""
+    """`reading` of prompts whose first `length` tokens are the same."""
     width = next(b for b in PREFIX_BUCKETS if length <= b)
     tokens = np.zeros((1, width), np.int32)
     tokens[0, :length] = rows[0][:length]
@@ -123,40 +120,6 @@ class DocumentReader(abc.ABC):
         buckets=REST_BUCKETS,
         tokens_per_batch=self.tokens_per_batch,
       )
-
-
-class ChatReader(DocumentReader):
-  """Asks in a chat prompt, and reads the first answer token's distribution.
-
-  Args:
-    state: the decoder.
-    tokenizer: with a chat template.
-    messages: the conversation that asks about (document, sentence).
-    reading: float32[..., V] logits of the first answer token -> what is read from them.
-    window, tokens_per_batch: see `DocumentReader`.
-  """
-
-  def __init__(
-    self,
-    state: decoder.DecoderState,
-    tokenizer,
-    messages: Callable[[str, str], Messages],
-    reading: Callable[[jax.Array], jax.Array],
-    *,
-    window: int,
-    tokens_per_batch: int = 256,
-  ):
-    super().__init__(state, tokenizer, window=window, tokens_per_batch=tokens_per_batch)
-    self.messages = messages
-    self.reading = reading
-
-  def encode(self, document: str, sentence: str) -> list[int]:
-    return prompts.encode_chat(self.tokenizer, self.messages(document, sentence))
-
-  def read_out(self, state, hidden, tokens, lengths):
-    last = jnp.maximum(lengths - 1, 0)[:, None, None]  # [G, 1, 1]
-    hidden = jnp.take_along_axis(hidden, last, axis=1)[:, 0]  # [G, D]
-    return self.reading(decoder.logits(state, hidden))
 
 
 class SharedDocument(ChatReader, base.Checker):
