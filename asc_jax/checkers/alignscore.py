@@ -115,14 +115,13 @@ def pair_ids(
   The chunk is cut to what the window leaves, None where that is nothing. BERT's second
   text has shifted ids, see roberta.Classifier.
   """
-  special = tokenizer.num_special_tokens_to_add(pair=True)
-  room = sizes.window - special - len(sentence)
+  room = sizes.window - 2 - sizes.separators - len(sentence)
   if room <= 0:
     return None
   first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
-  shift = sizes.vocab_size if special == 3 else 0
+  shift = sizes.vocab_size if sizes.separators == 1 else 0
   second = [i + shift for i in (*sentence, last)]
-  return [first, *chunk[:room], *[last] * (special - 2), *second]
+  return [first, *chunk[:room], *[last] * sizes.separators, *second]
 
 
 def supported_class(id2label: Mapping[Any, str], label: str | None, where: str) -> int:
@@ -139,6 +138,8 @@ def supported_class(id2label: Mapping[Any, str], label: str | None, where: str) 
   >>> supported_class({0: "contradiction", 1: "ENTAILMENT"}, None, "here")
   1
   """
+  if not isinstance(id2label, Mapping) or not all(str(i).isdigit() for i in id2label):
+    raise UserError(f"config.json of {where}: id2label maps no numbers to names")
   names = {int(i): str(name) for i, name in id2label.items()}
   wanted = _SUPPORTED if label is None else {label.lower()}
   found = [i for i, name in names.items() if name.lower() in wanted]
@@ -177,10 +178,22 @@ def load_nli(
     raise UserError(
       f"checker nli reads RoBERTa and BERT; {folder} is a {raw.get('model_type')} model"
     )
-  sizes, names = kinds[raw["model_type"]]
-  index = supported_class(raw.get("id2label", {}), label, str(folder))
+  read_sizes, names = kinds[raw["model_type"]]
+  sizes, labels = read_sizes(raw), raw.get("id2label", {})
+  index = supported_class(labels, label, str(folder))
   tokenizer = checkpoints.load_tokenizer(folder)
-  model = roberta.from_weights(sizes(raw), weights.read(folder), names)
+  if len(tokenizer) > sizes.vocab_size:
+    raise UserError(
+      f"{folder}: the tokenizer has {len(tokenizer)} tokens and the model {sizes.vocab_size}; "
+      "take the tokenizer of that model"
+    )
+  model = roberta.from_weights(sizes, weights.read(folder), names)
+  classes = model.out.kernel.shape[-1]
+  if not 1 < classes == len(labels):
+    raise UserError(
+      f"{folder}: a head of {classes} classes and {len(labels)} names in id2label; checker nli "
+      "takes two classes or more, each with its name"
+    )
   digest = base.file_hash(*weights.files(folder)) + f"-{index}"
   return PairClassifier("nli", model, tokenizer, index, digest, tokens_per_batch, mesh)
 

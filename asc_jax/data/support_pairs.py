@@ -57,15 +57,15 @@ class SupportPair(NamedTuple):
 
   @property
   def key(self) -> str:
-    """The same for equal texts."""
-    return files.stable_id(self.document + "\0" + self.sentence)
+    """A hash of texts and label; some sets give one pair of texts both labels."""
+    return files.stable_id(repr((self.document, self.sentence, self.supported)))
 
 
 def choose(pairs: Sequence[SupportPair], count: int | None) -> list[SupportPair]:
   """`count` pairs, fewer where there are fewer, chosen by hash; None: all."""
   if count is None:
     return list(pairs)
-  return sorted(pairs, key=lambda p: splits.position(p.document + p.sentence))[:count]
+  return sorted(pairs, key=lambda p: p.key)[:count]
 
 
 def read(root: str | pathlib.Path) -> dict[str, list[SupportPair]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from asc_jax.config import Field
 from asc_jax.data import corruptions, splits, support_pairs
@@ -22,7 +22,7 @@ FIELDS = {
     None, "documents of each set, chosen by hash; None: all", int, low=1, optional=True
   ),
   "data.claims": Field(4, "sentences of a document are made up to a multiple of this", int, low=1),
-  "data.batch_size": Field(8, "documents a step", int, low=1),
+  "data.batch_size": Field(8, "documents a step (a cross-encoder reads `claims` pairs for each)", int, low=1),
   "data.epochs": Field(1, "times that everything is read", int, low=1),
 }  # fmt: skip
 
@@ -35,8 +35,10 @@ class Claim(NamedTuple):
   kind: str  # the set it is from, or "made"
 
 
-def read(data, rng: random.Random) -> dict[str, list[Claim]]:
+def read(data: Any, rng: random.Random) -> dict[str, list[Claim]]:
   """{document: sentences}, those that were made to fill the last `data.claims` included.
+
+  A document of two sets is the later one's.
 
   Args:
     data: a config's section with `FIELDS`.
@@ -46,10 +48,12 @@ def read(data, rng: random.Random) -> dict[str, list[Claim]]:
     UserError: naming a set to leave out that is not there, or where nothing is left.
   """
   pairs = support_pairs.read(data.path)
-  left_out = (data.left_out or "").split(",") if data.left_out else []
+  left_out = [name.strip() for name in data.left_out.split(",")] if data.left_out else []
   for name in left_out:
     if name not in pairs:
       raise UserError(f"config.data.left_out: {name!r} is none of {', '.join(pairs)}")
+  if len(set(left_out)) == len(pairs):
+    raise UserError("config.data.left_out names every set; leave one to train on")
   found = _chosen({name: rows for name, rows in pairs.items() if name not in left_out}, data)
   if not found:
     raise UserError(
@@ -77,7 +81,14 @@ def _chosen(
 
 
 def made(document: str, own: Sequence[Claim], other: str, rng: random.Random) -> list[Claim]:
-  """A sentence that is false of the document, one of its own, and one of another document."""
+  """A sentence that is false of the document, one of its own, and one of another document.
+
+  Args:
+    document: what they are about.
+    own: its labelled sentences; a supported one is made false, or else one of the document.
+    other: the other document; where it is the same, or nothing can be made false, fewer are made.
+    rng: chooses.
+  """
   spans = [document[start:end] for start, end in sentences.split(document)]
   stated = rng.choice([s for s in spans if len(s.split()) > 4] or spans)
   true = [claim.sentence for claim in own if claim.supported]

@@ -46,7 +46,18 @@ class BertConfig:
       raise UserError(
         f"hidden_act {raw['hidden_act']!r} of a BERT checkpoint; only gelu is implemented"
       )
-    return loading.sizes(cls, {**raw, **overrides}, "BERT")
+    config = loading.sizes(cls, {**raw, **overrides}, "BERT")
+    if config.hidden_size % config.num_attention_heads:
+      raise UserError(
+        f"config.json of a BERT checkpoint: {config.num_attention_heads} heads do not divide the "
+        f"width {config.hidden_size}; download it again"
+      )
+    return config
+
+  @property
+  def separators(self) -> int:
+    """Special tokens between two texts: one in BERT, two in RoBERTa."""
+    return 2 if self.position_offset else 1
 
   @property
   def window(self) -> int:
@@ -90,7 +101,9 @@ class Bert(nnx.Module):
     self.norm = nnx.LayerNorm(d, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs)
     self.blocks = nnx.vmap(lambda r: Block(config, r))(rngs.split(config.num_hidden_layers))
 
-  def __call__(self, tokens: jax.Array, lengths: jax.Array, types=None) -> jax.Array:
+  def __call__(
+    self, tokens: jax.Array, lengths: jax.Array, types: jax.Array | None = None
+  ) -> jax.Array:
     """Encodes right-padded tokens.
 
     Args:
@@ -104,7 +117,7 @@ class Bert(nnx.Module):
     where = jnp.arange(tokens.shape[1])  # [L]
     mask = where[None, None, None, :] < jnp.maximum(lengths, 1)[:, None, None, None]
     place = self.positions(where + self.config.position_offset)[None]  # [1, L, D]
-    kind = self.types(jnp.zeros_like(tokens) if types is None else types)  # [B, L, D]
+    kind = self.types(jnp.zeros_like(where)[None] if types is None else types)  # [1 or B, L, D]
     x = self.norm(self.words(tokens) + (place + kind))
     graph, stacked = nnx.split(self.blocks)
     x, _ = jax.lax.scan(lambda x, one: (nnx.merge(graph, one)(x, mask), None), x, stacked)

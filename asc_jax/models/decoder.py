@@ -341,11 +341,12 @@ def logits(state: DecoderState, hidden: jax.Array) -> jax.Array:
     weight, axis = state.params["embed"]["embedding"], 1
   else:
     weight, axis = state.params["head"]["kernel"], 0
-  rows = hidden.reshape(-1, hidden.shape[-1])
+  rows = hidden.reshape(-1, hidden.shape[-1])  # as in layers.Linear
   dims = (((1,), (axis,)), ((), ()))
   scores = jax.lax.dot_general(
     rows, weight.astype(hidden.dtype), dims, preferred_element_type=jnp.float32
-  ).reshape(*hidden.shape[:-1], -1)
+  )
+  scores = scores.reshape(*hidden.shape[:-1], scores.shape[-1])
   cap = state.config.softcap
   return scores if cap is None else cap * jnp.tanh(scores / cap)
 

@@ -96,8 +96,8 @@ class Linear(nnx.Module):
       self.lora_b = nnx.LoRAParam(jnp.zeros((lora.rank, dout)))
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    # With its tokens on one axis the weight's gradient is one plain product, not a
-    # transposing one: a quarter of the backward pass on CPUs.
+    # With its tokens on one axis the weight's gradient is a plain product; with several, XLA
+    # transposes copies for it on CPUs.
     shape, x = x.shape, x.reshape(-1, x.shape[-1])
     y = x @ self.kernel[...].astype(x.dtype)
     if hasattr(self, "bias"):
@@ -105,7 +105,7 @@ class Linear(nnx.Module):
     if hasattr(self, "lora_a"):
       low = x @ self.lora_a[...].astype(x.dtype)
       y = y + self.scale * (low @ self.lora_b[...].astype(x.dtype))
-    return y.reshape(*shape[:-1], -1)
+    return y.reshape(*shape[:-1], y.shape[-1])
 
 
 class RMSNorm(nnx.Module):

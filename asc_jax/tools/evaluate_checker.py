@@ -107,7 +107,9 @@ def write(out: pathlib.Path, checker: checkers.Checker, scored: dict[str, Any]) 
     ]
     for name, rows in scored.items()
   }
-  (out / "scores.json").write_text(json.dumps({"instrument": checker.name, "scores": table}))
+  (out / "scores.json").write_text(
+    json.dumps({"instrument": f"{checker.name} {checker.weights_hash}", "scores": table})
+  )
   print(f"\nwritten: {out}/scores.json and {out}/reliability.*")
 
 

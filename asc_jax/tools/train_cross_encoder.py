@@ -4,7 +4,7 @@
     --out=FOLDER
 
 Trains on what asc_jax/data/training_claims.py makes of the labelled pairs. Of a document, as
-many tokens are read as the longest bucket leaves. `--out` gets a BertForSequenceClassification:
+many tokens are read as the sentence leaves of the encoder's window. `--out` gets a BertForSequenceClassification:
 
   --config.checker.name=nli --config.checker.path=FOLDER
 """
@@ -13,23 +13,24 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import random
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from safetensors.numpy import save_file
 
 from asc_jax import cli
 from asc_jax.checkers import alignscore, encoder, fitting
 from asc_jax.config import FIELDS as ALL_FIELDS
 from asc_jax.config import Field
 from asc_jax.data import files, training_claims
-from asc_jax.models import bert, checkpoints, roberta, weights
+from asc_jax.models import bert, checkpoints, roberta, safetensors, weights
 from asc_jax.rl import update
 from asc_jax.types import UserError
 
@@ -39,8 +40,8 @@ FIELDS = {
   **training_claims.FIELDS,
   "encoder.path": Field(None, "all-MiniLM-L6-v2's folder; None: the package's", optional=True),
 }
-BUCKETS = (64, 96, 128, 192, 256, 384, 512)
-_LABELS = {"0": "unsupported", "1": "supported"}
+BUCKETS = (64, 96, 128, 192, 256, 384)  # and the encoder's window
+_LABELS = ("unsupported", "supported")
 
 # Tokens int32[N, L], lengths int32[N], labels int32[N], weights float32[N].
 Batch = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -55,16 +56,21 @@ def main(config, out: str | None) -> None:
   files.check_folder(out, "--out")
   folder = encoder.find_weights(config.encoder.path)
   raw = checkpoints.read_json(folder / "config.json")
+  if raw.get("model_type") != "bert":
+    raise UserError(f"{folder} is a {raw.get('model_type')} model; give a BERT with its pooler")
   sizes = bert.BertConfig.from_dict(raw)
+  graph, params = nnx.split(from_encoder(sizes, weights.read(folder)))
   rng = random.Random(config.seed)
   documents = training_claims.read(config.data, rng)
   tokenizer = checkpoints.load_tokenizer(folder)
   rows = encode(tokenizer, sizes, documents)
+  buckets = [b for b in BUCKETS if b < sizes.window] + [sizes.window]
   size = config.data.batch_size * config.data.claims
-  steps = [batch for _ in range(config.data.epochs) for batch in batches(rows, size, rng)]
+  steps = [b for _ in range(config.data.epochs) for b in batches(rows, buckets, size, rng)]
+  if not steps:
+    raise UserError(f"no sentence of {config.data.path} fits into {sizes.window} tokens")
   print(f"{len(rows)} sentences about {len(documents)} documents, {len(steps)} steps", flush=True)
 
-  graph, params = nnx.split(from_encoder(sizes, weights.read(folder)))
   optimizer, _ = update.make_optimizer(config.optimizer, len(steps))
   opt_state = optimizer.init(params)
 
@@ -72,27 +78,36 @@ def main(config, out: str | None) -> None:
   def step(params, opt_state, batch: Batch):
     loss, grads = jax.value_and_grad(_loss, argnums=1)(graph, params, *batch)
     updates, opt_state = optimizer.update(grads, opt_state, params)
-    return optax.apply_updates(params, updates), opt_state, loss
+    return optax.apply_updates(params, updates), opt_state, loss, optax.tree.norm(grads)
 
   losses, start = [], time.monotonic()
   for i, batch in enumerate(steps):
-    params, opt_state, loss = step(params, opt_state, batch)
+    params, opt_state, loss, norm = step(params, opt_state, batch)
+    if not np.isfinite(loss + norm):
+      raise UserError(f"step {i + 1}: loss {loss}; lower config.optimizer.learning_rate")
     losses.append(float(loss))
     if (i + 1) % 20 == 0 or i + 1 == len(steps):
       seconds = time.monotonic() - start
       print(f"step {i + 1}, {seconds:.0f} s, loss {np.mean(losses):.4f}", flush=True)
       losses = []
-  os.makedirs(out)
-  save_file(
-    roberta.to_weights(nnx.merge(graph, params), roberta.BERT_CLASSIFIER),
-    os.path.join(out, "model.safetensors"),
-    metadata={"format": "pt"},
-  )
-  tokenizer.save_pretrained(out)
-  with open(os.path.join(out, "config.json"), "w") as file:
-    architecture = {"architectures": ["BertForSequenceClassification"], "model_type": "bert"}
-    json.dump({**raw, **architecture, "id2label": _LABELS}, file, indent=2)
+  write(pathlib.Path(out), nnx.merge(graph, params), raw, tokenizer)
   print(f"written: {out}")
+
+
+def write(out: pathlib.Path, model: roberta.Classifier, raw: Mapping[str, Any], tokenizer) -> None:
+  """A folder that transformers and `nli` read, there only once it is whole."""
+  partial = out.with_name(out.name + ".partial")
+  partial.mkdir(exist_ok=True)
+  tensors = roberta.to_weights(model, roberta.BERT_CLASSIFIER)
+  safetensors.save_file(partial / "model.safetensors", tensors)
+  tokenizer.save_pretrained(partial)
+  names = {
+    "architectures": ["BertForSequenceClassification"],
+    "id2label": {str(i): name for i, name in enumerate(_LABELS)},
+    "label2id": {name: i for i, name in enumerate(_LABELS)},
+  }
+  (partial / "config.json").write_text(json.dumps({**raw, **names}, indent=2) + "\n")
+  partial.rename(out)
 
 
 def from_encoder(sizes: bert.BertConfig, tensors: Mapping[str, np.ndarray]) -> roberta.Classifier:
@@ -121,14 +136,17 @@ def encode(
 
 
 def batches(
-  rows: Sequence[tuple[list[int], bool, float]], size: int, rng: random.Random
+  rows: Sequence[tuple[list[int], bool, float]],
+  buckets: Sequence[int],
+  size: int,
+  rng: random.Random,
 ) -> list[Batch]:
   """All rows once, in an order by chance, of one bucket in a batch; zeros where there is none."""
-  buckets: dict[int, list] = {}
+  by_bucket: dict[int, list] = {}
   for row in rng.sample(list(rows), len(rows)):
-    buckets.setdefault(next(b for b in BUCKETS if len(row[0]) <= b), []).append(row)
+    by_bucket.setdefault(next(b for b in buckets if len(row[0]) <= b), []).append(row)
   found = []
-  for bucket, some in buckets.items():
+  for bucket, some in by_bucket.items():
     for at in range(0, len(some), size):
       tokens = np.zeros((size, bucket), np.int32)
       lengths, labels = np.zeros(size, np.int32), np.zeros(size, np.int32)

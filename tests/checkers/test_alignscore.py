@@ -169,6 +169,21 @@ def test_labels_without_names_need_a_mapping(tmp_path):
   np.testing.assert_array_equal(by_index, by_name)
 
 
+def test_a_head_that_its_names_do_not_describe_is_refused(tmp_path):
+  nli_folder(tmp_path, [0, 1, 2], LABELS)
+  raw = json.loads((tmp_path / "config.json").read_text())
+  for names, message in (
+    ({"0": "entailment", "1": "other"}, "head of 3 classes and 2 names"),
+    (["entailment"], "id2label maps no numbers to names"),
+  ):
+    (tmp_path / "config.json").write_text(json.dumps({**raw, "id2label": names}))
+    with pytest.raises(UserError, match=message):
+      checkers.load("nli", str(tmp_path))
+  (tmp_path / "config.json").write_text(json.dumps({**raw, "vocab_size": 8}))
+  with pytest.raises(UserError, match="the tokenizer has .* tokens and the model 8"):
+    checkers.load("nli", str(tmp_path))
+
+
 def test_another_architecture_is_refused(tmp_path):
   (tmp_path / "config.json").write_text(json.dumps({"model_type": "deberta"}))
   with pytest.raises(UserError, match="is a deberta model"):

@@ -11,7 +11,7 @@ import tiny_checkpoints
 import torch
 
 from asc_jax import checkers
-from asc_jax.checkers import shared_document
+from asc_jax.checkers import fitting, shared_document
 from asc_jax.config import default_config
 from asc_jax.data import training_claims
 from asc_jax.tools import train_adapter_checker as tool
@@ -117,5 +117,16 @@ def test_a_set_is_left_out_by_its_name(config):
   with pytest.raises(UserError, match="left_out: 'wice' is none of begin"):
     training_claims.read(config.data, random.Random(0))
   config.data.left_out = "begin"
-  with pytest.raises(UserError, match="no pair in the split checker_a"):
+  with pytest.raises(UserError, match="left_out names every set"):
     training_claims.read(config.data, random.Random(0))
+  config.data.update({"left_out": None, "words": 1})
+  with pytest.raises(UserError, match="no pair in the split checker_a .* at most 1 words"):
+    training_claims.read(config.data, random.Random(0))
+
+
+def test_labels_count_alike_in_each_set_and_sets_by_their_size():
+  def claims(kind, *labels):
+    return [training_claims.Claim("It closed.", label, kind) for label in labels]
+
+  own = {"d": claims("x", True, True, True, False), "e": claims("made", True, False)}
+  assert fitting.claim_weights(own) == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2, 1, 1])

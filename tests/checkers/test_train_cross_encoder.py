@@ -16,7 +16,7 @@ from asc_jax.config import default_config
 from asc_jax.tools import train_cross_encoder as tool
 from asc_jax.types import UserError
 
-WORDS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "mill", "closed", "burnt", "it", ".")
+WORDS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", "mill", "closed", "burnt", "it", ".")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
   tokenizer = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
   tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
   tokenizer.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
-  names = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
+  names = {f"{word[1:-1].lower()}_token": word for word in WORDS[:5]}
   transformers.BertTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
   config = transformers.BertConfig(
     vocab_size=len(vocabulary),
@@ -52,8 +52,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def config(folder, monkeypatch):
-  monkeypatch.setattr(tool, "BUCKETS", (16,))
+def config(folder):
   config = default_config(tool.FIELDS)
   config.encoder.path = str(folder)
   config.optimizer.update({"learning_rate": 0.003, "warmup_steps": 2})
@@ -105,4 +104,27 @@ def test_a_folder_that_is_there_is_refused_first(config, tmp_path):
   config.encoder.path = str(tmp_path)
   with pytest.raises(UserError, match=r"holds no model\.safetensors"):
     tool.main(config, str(tmp_path / "new"))
-  assert not np.any([p.name == "new" for p in tmp_path.iterdir()])
+  roberta = tmp_path / "roberta"
+  roberta.mkdir()
+  (roberta / "config.json").write_text('{"model_type": "roberta"}')
+  (roberta / "model.safetensors").write_bytes(b"")
+  config.encoder.path = str(roberta)
+  with pytest.raises(UserError, match="is a roberta model; give a BERT"):
+    tool.main(config, str(tmp_path / "new"))
+  assert not (tmp_path / "new").exists()
+
+
+def test_a_fit_that_cannot_be_used_leaves_nothing(config, tmp_path):
+  config.data.epochs, config.optimizer.learning_rate = 1, 1e30
+  with pytest.raises(UserError, match="lower config.optimizer.learning_rate"):
+    tool.main(config, str(tmp_path / "new"))
+  with open(tmp_path / "begin.tsv", "w") as file:
+    file.write("knowledge\tresponse\tbegin_label\n")
+    for i in range(40):
+      file.write(f"mill {i} closed .\t{'it ' * 20}{i}\tFully attributable\n")
+  (tmp_path / "begin").mkdir()
+  (tmp_path / "begin.tsv").rename(tmp_path / "begin/rows.tsv")
+  config.data.update({"path": str(tmp_path), "claims": 1})
+  with pytest.raises(UserError, match="no sentence of .* fits into 16 tokens"):
+    tool.main(config, str(tmp_path / "new"))
+  assert {p.name for p in tmp_path.iterdir()} == {"begin"}
