@@ -1,6 +1,6 @@
 """MiniLM fine-tuned as a cross-encoder on the labelled pairs of checker_a.
 
-Hardware: 2 CPU cores, 4 GB.
+Not run to its end yet (docs/instruments.md). Hardware: 2 CPU cores, 4 GB.
 
   python -m asc_jax.tools.train_cross_encoder --config=configs/checker_cross_encoder.py --out=FOLDER
 """
