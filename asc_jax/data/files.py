@@ -223,6 +223,20 @@ def check_folder(path: str | os.PathLike, flag: str) -> None:
     raise UserError(f"{flag}={path} cannot be written ({nearest} {reason}); choose another folder")
 
 
+def new_folder(path: str | None, flag: str, what: str) -> str:
+  """`path`, a folder that is still to be made; makes nothing.
+
+  Raises:
+    UserError: `flag` names no folder, or one that exists or cannot be written.
+  """
+  if not path:
+    raise UserError(f"{flag}=FOLDER is missing: where the {what} is written")
+  if os.path.exists(path):
+    raise UserError(f"{flag}={path} exists; name a folder that does not")
+  check_folder(path, flag)
+  return path
+
+
 def make_folder(path: str | os.PathLike, flag: str) -> pathlib.Path:
   """Makes a folder that `flag` named.
 

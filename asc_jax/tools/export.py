@@ -9,8 +9,6 @@ adapter is merged into the weights; `--adapter=true` writes it alone, as peft re
 
 from __future__ import annotations
 
-import os
-
 from absl import logging
 
 from asc_jax import cli
@@ -21,11 +19,7 @@ from asc_jax.types import UserError
 
 def main(config, workdir: str, out: str | None, adapter: bool) -> None:
   """Writes the newest checkpoint of `workdir` to the folder `out`."""
-  if not out:
-    raise UserError("--out=FOLDER is missing: where the model is written")
-  if os.path.exists(out):
-    raise UserError(f"--out={out} exists; name a folder that does not")
-  files.check_folder(out, "--out")
+  out = files.new_folder(out, "--out", "model")
   if adapter and not config.model.lora.rank:
     raise UserError("--adapter=true needs an adapter, and config.model.lora.rank is 0")
   from asc_jax.models import checkpoints

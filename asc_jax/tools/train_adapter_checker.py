@@ -13,7 +13,6 @@ prefilled once for all its sentences, as the judge does it. `--out` gets the ada
 from __future__ import annotations
 
 import functools
-import os
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -71,11 +70,7 @@ class Batch(NamedTuple):
 
 def main(config, out: str | None) -> None:
   """Trains and writes the adapter."""
-  if not out:
-    raise UserError("--out=FOLDER is missing: where the adapter is written")
-  if os.path.exists(out):
-    raise UserError(f"--out={out} exists; name a folder that does not")
-  files.check_folder(out, "--out")
+  out = files.new_folder(out, "--out", "adapter")
   adapter = lora.from_config(config.model.lora)
   if adapter is None:
     raise UserError("config.model.lora.rank is 0; an adapter has at least rank 1")

@@ -12,7 +12,6 @@ many tokens are read as the sentence leaves of the encoder's window. `--out` get
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import random
 import time
@@ -49,11 +48,7 @@ Batch = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 def main(config, out: str | None) -> None:
   """Trains and writes the classifier."""
-  if not out:
-    raise UserError("--out=FOLDER is missing: where the checker is written")
-  if os.path.exists(out):
-    raise UserError(f"--out={out} exists; name a folder that does not")
-  files.check_folder(out, "--out")
+  out = files.new_folder(out, "--out", "checker")
   folder = encoder.find_weights(config.encoder.path)
   raw = checkpoints.read_json(folder / "config.json")
   if raw.get("model_type") != "bert":

@@ -1,6 +1,5 @@
 """The adapter that makes a decoder a checker: it learns, and the judge scores with it."""
 
-import csv
 import random
 import re
 
@@ -28,13 +27,7 @@ def folder(tmp_path_factory):
   model, _ = tiny_checkpoints.decoder_folder(folder, words=WORDS)
   model.save_pretrained(folder)
   (folder / "prompt.txt").write_text(PROMPT)
-  (folder / "begin").mkdir()
-  with open(folder / "begin/rows.tsv", "w", newline="") as file:
-    writer = csv.writer(file, delimiter="\t")
-    writer.writerow(["knowledge", "response", "begin_label"])
-    for i in range(60):
-      for label, word in (("Fully attributable", "closed"), ("Not attributable", "burnt")):
-        writer.writerow([f"Mill {i} closed.", f"It {word}.", label])
+  tiny_checkpoints.labelled_pairs(folder, "Mill {} closed.", "It {}.")
   return folder
 
 

@@ -1,6 +1,5 @@
 """The cross-encoder learns from the labelled pairs, and is scored as transformers would."""
 
-import csv
 import re
 
 import numpy as np
@@ -41,13 +40,7 @@ def folder(tmp_path_factory):
   with torch.no_grad():
     model.embeddings.token_type_embeddings.weight.mul_(3)
   model.save_pretrained(folder)
-  (folder / "begin").mkdir()
-  with open(folder / "begin/rows.tsv", "w", newline="") as file:
-    writer = csv.writer(file, delimiter="\t")
-    writer.writerow(["knowledge", "response", "begin_label"])
-    for i in range(60):
-      for label, word in (("Fully attributable", "closed"), ("Not attributable", "burnt")):
-        writer.writerow([f"mill {i} closed .", f"it {word} .", label])
+  tiny_checkpoints.labelled_pairs(folder, "mill {} closed .", "it {} .")
   return folder
 
 

@@ -1,5 +1,6 @@
 """Tiny random checkpoints in the layout in which the instruments are published."""
 
+import csv
 import json
 
 import numpy as np
@@ -132,6 +133,17 @@ def spreading(states, deviation=3.0):
   direction = np.linalg.svd(states - mean)[2][0]
   direction -= mean * (direction @ mean) / (mean @ mean)
   return torch.tensor(direction * deviation / (states @ direction).std())
+
+
+def labelled_pairs(folder, document, sentence):
+  """BEGIN's table in folder/begin: of 60 mills that closed, both words, the false one too."""
+  (folder / "begin").mkdir()
+  with open(folder / "begin/rows.tsv", "w", newline="") as file:
+    writer = csv.writer(file, delimiter="\t")
+    writer.writerow(["knowledge", "response", "begin_label"])
+    for i in range(60):
+      for label, word in (("Fully attributable", "closed"), ("Not attributable", "burnt")):
+        writer.writerow([document.format(i), sentence.format(word), label])
 
 
 CHAT = (
