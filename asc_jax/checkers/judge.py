@@ -59,9 +59,11 @@ def yes_or_no(yes: jax.Array, no: jax.Array, logits: jax.Array) -> jax.Array:
   return jax.nn.sigmoid(margin(yes, no, logits))
 
 
-def question(path: str, prompt: str | None = None) -> Question:
-  """Reads the prompt and the tokenizer; the arguments are those of `load`."""
-  template = prompt_files.read(prompt, "judge.txt")
+def question(
+  path: str, prompt: str | None = None, field: str = "config.checker.prompt"
+) -> Question:
+  """Reads the prompt, which `field` named, and the tokenizer; the rest is as in `load`."""
+  template = prompt_files.read(prompt, "judge.txt", field)
   for field in _FIELDS:
     if template.count(field) != 1:
       raise UserError(
@@ -109,7 +111,9 @@ def load(
   """
   path = base.require_path(Judge.name, path)
   asked = question(path, prompt)
-  extra = None if adapter is None else adapters.read(adapter)
+  extra = None
+  if adapter is not None:
+    extra = adapters.read(adapter, checkpoints.check(path).config)
   state, _, hashed = base.read_decoder(path, dtype=dtype, mesh=mesh)
   digest = hashed(asked.template)
   if extra is not None:

@@ -8,14 +8,16 @@ was expected there.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
 import json
 import os
 import pathlib
+import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from asc_jax.types import UserError
@@ -235,6 +237,23 @@ def new_folder(path: str | None, flag: str, what: str) -> str:
     raise UserError(f"{flag}={path} exists; name a folder that does not")
   check_folder(path, flag)
   return path
+
+
+@contextlib.contextmanager
+def whole_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+  """A folder to write into, which takes the name `path` when it is complete.
+
+  Raises:
+    UserError: there is something of that name.
+  """
+  path = pathlib.Path(path)
+  if path.exists():
+    raise UserError(f"{path} exists; name a folder that does not")
+  partial = path.with_name(f"{path.name}.partial")
+  shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
+  partial.mkdir(parents=True)
+  yield partial
+  os.replace(partial, path)
 
 
 def make_folder(path: str | os.PathLike, flag: str) -> pathlib.Path:

@@ -80,7 +80,8 @@ def read(root: str | pathlib.Path) -> dict[str, list[SupportPair]]:
   present = {name: folder for name, folder in folders.items() if folder.is_dir()}
   if not present:
     raise UserError(
-      f"{root} holds none of the folders {', '.join(sorted({f.name for f in folders.values()}))}"
+      f"{root} holds none of the folders {', '.join(sorted({f.name for f in folders.values()}))}; "
+      "point config.data.path to the labelled sets"
     )
   return {name: list(dict.fromkeys(_READERS[name](folder))) for name, folder in present.items()}
 

@@ -15,7 +15,7 @@ from flax import traverse_util
 
 from asc_jax import sharding
 from asc_jax.models import checkpoints, families
-from asc_jax.models.decoder import DecoderState
+from asc_jax.models.decoder import DecoderConfig, DecoderState
 from asc_jax.models.lora import LoraConfig
 from asc_jax.types import UserError
 
@@ -32,20 +32,29 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
 }
 
 
-class AdapterFile(NamedTuple):
-  """An adapter as it lies on disk."""
+class Adapter(NamedTuple):
+  """An adapter as it lies on disk, known to fit a decoder.
+
+  Attributes:
+    path: the file of its tensors.
+    lora: its rank, scale and projections.
+    params: float32 NumPy arrays, as `DecoderState.adapter` holds them.
+  """
 
   path: pathlib.Path
-  rank: int
-  alpha: float
-  tensors: dict[str, np.ndarray]
+  lora: LoraConfig
+  params: dict[str, Any]
 
 
-def read(folder: str | pathlib.Path) -> AdapterFile:
+def read(folder: str | pathlib.Path, config: DecoderConfig) -> Adapter:
   """Reads a folder with adapter_config.json and adapter_model.safetensors.
 
+  Args:
+    folder: where the adapter lies.
+    config: the decoder's that it was trained on, whose weights need not be read yet.
+
   Raises:
-    UserError: naming the file or field that is wrong.
+    UserError: naming the file, field or tensor that is wrong, or is not this decoder's.
   """
   folder = pathlib.Path(folder)
   raw = checkpoints.read_json(folder / "adapter_config.json")
@@ -58,27 +67,30 @@ def read(folder: str | pathlib.Path) -> AdapterFile:
   path = folder / WEIGHTS
   try:
     tensors = safetensors.numpy.load_file(path)
-    return AdapterFile(path, int(raw["r"]), float(raw["lora_alpha"]), tensors)
+    rank, alpha = int(raw["r"]), float(raw["lora_alpha"])
   except (safetensors.SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
     raise UserError(f"{folder} holds no readable adapter ({error!r}); export it again") from error
+  found = _placed(config, tensors, rank, path)
+  targets = tuple(sorted({keys[-2] for keys in found}))
+  return Adapter(path, LoraConfig(rank, alpha, targets), traverse_util.unflatten_dict(found))
 
 
 def attach(
-  state: DecoderState, file: AdapterFile, mesh: jax.sharding.Mesh | None = None
+  state: DecoderState, adapter: Adapter, mesh: jax.sharding.Mesh | None = None
 ) -> DecoderState:
-  """`state` with an adapter that was trained on it, in float32.
+  """`state` with an adapter that was read for it; `mesh` as in `checkpoints.load`."""
+  params = jax.tree.map(jnp.asarray, adapter.params)
+  if mesh is not None:
+    params = sharding.shard(params, mesh)
+  return dataclasses.replace(state, adapter=params, lora=adapter.lora)
 
-  Args:
-    state: the decoder.
-    file: the adapter.
-    mesh: where it goes; None: the first device.
 
-  Raises:
-    UserError: naming the tensor that is missing, of another shape or has no place.
-  """
-  tensors = dict(file.tensors)
-  tree = {}
-  for leaf in families.leaves(state.config, {"blocks": state.params["blocks"]}):
+def _placed(
+  config: DecoderConfig, tensors: dict[str, np.ndarray], rank: int, path: pathlib.Path
+) -> dict[tuple[str, ...], np.ndarray]:
+  """{keys: [layers, ...]} of the decoder's tree; takes every tensor out of `tensors`."""
+  found = {}
+  for leaf in families.leaves(config, {"blocks": families.abstract(config)["blocks"]}):
     stem, _, kind = leaf.path.rpartition("/")
     if kind != "kernel" or leaf.rows is not None:
       continue
@@ -86,21 +98,13 @@ def attach(
     if f"{modules[0]}.lora_A.weight" not in tensors:
       continue
     _, wide, out = leaf.shape
-    for side, shape in (("A", (wide, file.rank)), ("B", (file.rank, out))):
-      rows = [
-        _take(tensors, f"{module}.lora_{side}.weight", shape, file.path) for module in modules
-      ]
-      tree[(*stem.split("/"), f"lora_{side.lower()}")] = jnp.asarray(np.stack(rows))
-  if tensors or not tree:
+    for side, shape in (("A", (wide, rank)), ("B", (rank, out))):
+      rows = [_take(tensors, f"{module}.lora_{side}.weight", shape, path) for module in modules]
+      found[(*stem.split("/"), f"lora_{side.lower()}")] = np.stack(rows)
+  if tensors or not found:
     name = next(iter(tensors), "any adapter's tensors")
-    raise UserError(f"{file.path}: the {state.config.family} model has no place for {name}")
-  targets = tuple(sorted({path[-2] for path in tree}))
-  adapter = traverse_util.unflatten_dict(tree)
-  if mesh is not None:
-    adapter = sharding.shard(adapter, mesh)
-  return dataclasses.replace(
-    state, adapter=adapter, lora=LoraConfig(file.rank, file.alpha, targets)
-  )
+    raise UserError(f"{path}: the {config.family} model has no place for {name}")
+  return found
 
 
 def _take(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +11,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from asc_jax.data import files
 from asc_jax.models import families, lora, safetensors
 from asc_jax.models.decoder import DecoderState
 from asc_jax.sharding import path_name
@@ -46,7 +45,7 @@ def export(
     for _ in named:  # takes part in gathering; process 0 writes
       pass
     return
-  with _Folder(path) as folder:
+  with files.whole_folder(path) as folder:
     safetensors.save(folder, named, FILE_BYTES)
     kind = str(state.params["final_norm"]["scale"].dtype)
     raw = {k: v for k, v in config_json.items() if k != "torch_dtype"} | {"dtype": kind}
@@ -106,7 +105,7 @@ def export_adapter(
     raise UserError("the model has no adapter to export; export the whole model")
   weights = {"blocks": state.params["blocks"]}
   kernels = {leaf.path: leaf for leaf in families.leaves(state.config, weights)}
-  modules, files, alpha = set(), {}, float(state.lora.alpha)
+  modules, found, alpha = set(), {}, float(state.lora.alpha)
   for path_keys, x in jax.tree_util.tree_leaves_with_path(state.adapter):
     stem, _, kind = path_name(path_keys).rpartition("/")
     leaf = kernels[f"{stem}/kernel"]
@@ -119,11 +118,11 @@ def export_adapter(
     for name, values in zip(leaf.names, _host(x), strict=True):
       module = name.removesuffix(".weight")
       modules.add(module.rpartition(".")[2])
-      files[f"base_model.model.{module}.{side}.weight"] = np.ascontiguousarray(values.T)
+      found[f"base_model.model.{module}.{side}.weight"] = np.ascontiguousarray(values.T)
   if jax.process_index() != 0:
     return
-  with _Folder(path) as folder:
-    safetensors.save_file(folder / "adapter_model.safetensors", files)
+  with files.whole_folder(path) as folder:
+    safetensors.save_file(folder / "adapter_model.safetensors", found)
     _write_json(
       folder / "adapter_config.json",
       {
@@ -144,22 +143,3 @@ def export_adapter(
 
 def _write_json(path: pathlib.Path, value: Mapping[str, Any]) -> None:
   path.write_text(json.dumps(value, indent=2) + "\n")
-
-
-class _Folder:
-  """A folder that takes its name when it is complete."""
-
-  def __init__(self, path: str | pathlib.Path):
-    self._path = pathlib.Path(path)
-    self._partial = self._path.with_name(f"{self._path.name}.partial")
-
-  def __enter__(self) -> pathlib.Path:
-    if self._path.exists():
-      raise UserError(f"{self._path} exists; name a folder that does not")
-    shutil.rmtree(self._partial, ignore_errors=True)  # of a run that was killed
-    self._partial.mkdir(parents=True)
-    return self._partial
-
-  def __exit__(self, kind, *_) -> None:
-    if kind is None:
-      os.replace(self._partial, self._path)

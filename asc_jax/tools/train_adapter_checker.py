@@ -74,7 +74,7 @@ def main(config, out: str | None) -> None:
   adapter = lora.from_config(config.model.lora)
   if adapter is None:
     raise UserError("config.model.lora.rank is 0; an adapter has at least rank 1")
-  asked = judge.question(config.model.path, config.prompt)
+  asked = judge.question(config.model.path, config.prompt, "config.prompt")
   rng = random.Random(config.seed)
   documents = training_claims.read(config.data, rng)
   groups = list(encode(asked, documents, config.data.claims))

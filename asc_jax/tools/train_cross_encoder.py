@@ -12,7 +12,6 @@ many tokens are read as the sentence leaves of the encoder's window. `--out` get
 from __future__ import annotations
 
 import json
-import pathlib
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -85,24 +84,22 @@ def main(config, out: str | None) -> None:
       seconds = time.monotonic() - start
       print(f"step {i + 1}, {seconds:.0f} s, loss {np.mean(losses):.4f}", flush=True)
       losses = []
-  write(pathlib.Path(out), nnx.merge(graph, params), raw, tokenizer)
+  write(out, nnx.merge(graph, params), raw, tokenizer)
   print(f"written: {out}")
 
 
-def write(out: pathlib.Path, model: roberta.Classifier, raw: Mapping[str, Any], tokenizer) -> None:
-  """A folder that transformers and `nli` read, there only once it is whole."""
-  partial = out.with_name(out.name + ".partial")
-  partial.mkdir(exist_ok=True)
-  tensors = roberta.to_weights(model, roberta.BERT_CLASSIFIER)
-  safetensors.save_file(partial / "model.safetensors", tensors)
-  tokenizer.save_pretrained(partial)
+def write(out: str, model: roberta.Classifier, raw: Mapping[str, Any], tokenizer) -> None:
+  """A folder that transformers and `nli` read."""
   names = {
     "architectures": ["BertForSequenceClassification"],
     "id2label": {str(i): name for i, name in enumerate(_LABELS)},
     "label2id": {name: i for i, name in enumerate(_LABELS)},
   }
-  (partial / "config.json").write_text(json.dumps({**raw, **names}, indent=2) + "\n")
-  partial.rename(out)
+  with files.whole_folder(out) as folder:
+    tensors = roberta.to_weights(model, roberta.BERT_CLASSIFIER)
+    safetensors.save_file(folder / "model.safetensors", tensors)
+    tokenizer.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps({**raw, **names}, indent=2) + "\n")
 
 
 def from_encoder(sizes: bert.BertConfig, tensors: Mapping[str, np.ndarray]) -> roberta.Classifier:

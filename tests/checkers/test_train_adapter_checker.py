@@ -1,5 +1,6 @@
 """The adapter that makes a decoder a checker: it learns, and the judge scores with it."""
 
+import json
 import random
 import re
 
@@ -8,11 +9,13 @@ import peft
 import pytest
 import tiny_checkpoints
 import torch
+from safetensors.numpy import save_file
 
 from asc_jax import checkers
 from asc_jax.checkers import fitting, shared_document
 from asc_jax.config import default_config
 from asc_jax.data import training_claims
+from asc_jax.models import adapters, checkpoints
 from asc_jax.tools import train_adapter_checker as tool
 from asc_jax.types import UserError
 
@@ -103,6 +106,21 @@ def test_what_cannot_be_written_or_trained_is_refused_first(config, tmp_path):
   config.model.lora.rank = 0
   with pytest.raises(UserError, match="rank is 0"):
     tool.main(config, str(tmp_path / "new"))
+  config.model.lora.rank, config.prompt = 2, str(tmp_path / "none.txt")
+  with pytest.raises(UserError, match="^config.prompt: there is no file"):
+    tool.main(config, str(tmp_path / "new"))
+
+
+def test_an_adapter_of_another_model_is_refused_before_any_weight_is_read(
+  folder, tmp_path, monkeypatch
+):
+  raw = {"peft_type": "LORA", "bias": "none", "r": 2, "lora_alpha": 4}
+  (tmp_path / "adapter_config.json").write_text(json.dumps(raw))
+  name = "base_model.model.model.layers.9.mlp.up_proj.lora_A.weight"
+  save_file({name: np.zeros((2, 8), np.float32)}, tmp_path / adapters.WEIGHTS)
+  monkeypatch.setattr(checkpoints, "load", lambda *_, **__: pytest.fail("weights were read"))
+  with pytest.raises(UserError, match=f"no place for {name}"):
+    checkers.load("judge", str(folder), adapter=str(tmp_path), prompt=str(folder / "prompt.txt"))
 
 
 def test_a_set_is_left_out_by_its_name(config):

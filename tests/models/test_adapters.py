@@ -9,6 +9,7 @@ import numpy as np
 import peft
 import pytest
 import tiny_checkpoint
+from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from asc_jax.models import adapters, checkpoints, decoder
@@ -43,7 +44,7 @@ def last_logits(state):
 def test_what_was_written_is_read_back_and_is_what_peft_computes(written):
   folder, state, out = written
   plain = state.reference()
-  again = adapters.attach(plain, adapters.read(out))
+  again = adapters.attach(plain, adapters.read(out, plain.config))
   assert again.lora == LoraConfig(2, 6.0, ("down_proj", "o_proj", "q_proj"))
   jax.tree.map(np.testing.assert_array_equal, again.adapter, state.adapter)
   model = AutoModelForCausalLM.from_pretrained(folder)
@@ -60,23 +61,27 @@ def test_other_kinds_of_adapter_are_refused(written, tmp_path, field, value):
   raw = json.loads((written[2] / "adapter_config.json").read_text()) | {field: value}
   (tmp_path / "adapter_config.json").write_text(json.dumps(raw))
   with pytest.raises(UserError, match=f"{field}=.* is not supported"):
-    adapters.read(tmp_path)
+    adapters.read(tmp_path, written[1].config)
 
 
 def test_damaged_and_foreign_adapters_are_refused(written, tmp_path):
   _, state, out = written
+  settings, weights = tmp_path / "adapter_config.json", tmp_path / adapters.WEIGHTS
   with pytest.raises(UserError, match=r"adapter_config.json is missing"):
-    adapters.read(tmp_path)
-  (tmp_path / "adapter_config.json").write_text((out / "adapter_config.json").read_text())
+    adapters.read(tmp_path, state.config)
+  settings.write_text((out / "adapter_config.json").read_text())
   with pytest.raises(UserError, match="holds no readable adapter"):
-    adapters.read(tmp_path)
-  file, plain = adapters.read(out), state.reference()
-  names = sorted(file.tensors)
-  lost = {n: x for n, x in file.tensors.items() if n != names[-1]}
-  with pytest.raises(UserError, match=f"lacks {names[-1]}"):
-    adapters.attach(plain, file._replace(tensors=lost))
+    adapters.read(tmp_path, state.config)
+  tensors = load_file(out / adapters.WEIGHTS)
+  last = max(tensors)
+  save_file({name: x for name, x in tensors.items() if name != last}, weights)
+  with pytest.raises(UserError, match=f"lacks {last}"):
+    adapters.read(tmp_path, state.config)
+  head = "base_model.model.lm_head.lora_A.weight"
+  save_file(tensors | {head: np.zeros((2, 32), np.float32)}, weights)
+  with pytest.raises(UserError, match=f"no place for {head}"):
+    adapters.read(tmp_path, state.config)
+  save_file(tensors, weights)
+  settings.write_text(json.dumps(json.loads(settings.read_text()) | {"r": 3}))
   with pytest.raises(UserError, match=r"is \[2, \d+\], the model asks for \[3, \d+\]"):
-    adapters.attach(plain, file._replace(rank=3))
-  more = file.tensors | {"base_model.model.lm_head.lora_A.weight": np.zeros((2, 32))}
-  with pytest.raises(UserError, match="no place for base_model.model.lm_head.lora_A.weight"):
-    adapters.attach(plain, file._replace(tensors=more))
+    adapters.read(tmp_path, state.config)
