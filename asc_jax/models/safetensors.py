@@ -109,5 +109,8 @@ def save(folder: pathlib.Path, named: Iterable[tuple[str, np.ndarray]], file_byt
 
 
 def save_file(path: pathlib.Path, tensors: Mapping[str, np.ndarray]) -> None:
-  """One file, marked as transformers and peft expect."""
+  """One file, marked as transformers and peft expect, readable by whom the umask allows."""
+  path.touch()
+  mode = path.stat().st_mode
   safetensors.numpy.save_file(dict(tensors), path, metadata={"format": "pt"})
+  path.chmod(mode)  # the library's own files are for their owner alone

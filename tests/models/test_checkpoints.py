@@ -260,6 +260,8 @@ def test_export_is_read_back_bit_equal(original, tmp_path, monkeypatch):
   checkpoint = checkpoints.check(folder)
   checkpoints.export(state, tmp_path / "out", config_json=checkpoint.raw, tokenizer=tokenizer)
   assert len(list((tmp_path / "out").glob("*.safetensors"))) > 2
+  modes = {file.stat().st_mode for file in (tmp_path / "out").iterdir()}
+  assert len(modes) == 1, "some files may not be read by all that may read config.json"
   again, tokenizer_again = checkpoints.load(tmp_path / "out")
   equal(again.params, state.params)
   assert tokenizer_again("#%").input_ids == tokenizer("#%").input_ids == [5, 7]
