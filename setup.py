@@ -20,6 +20,7 @@ setup(
   package_data={
     "asc_jax": [
       "checkers/data/*",
+      "checkers/data/*/*",
       "checkers/prompts/*",
       "corver/quickstart/*",
       "data/quickstart/*",

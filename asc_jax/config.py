@@ -183,12 +183,12 @@ FIELDS: dict[str, Field] = {
   ),
   "checker.head": _str(
     None,
-    "head of the embedded checker: a, the reward's, or b, its held-out twin; None: a",
+    "twin of a packaged checker (minilm, smollm2): a, the reward's, or b, held out; None: a",
     optional=True,
   ),
   "checker.dtype": _str(
     None,
-    "compute type and weights of a decoder checker (bespoke, judge); None: float32",
+    "compute type and weights of a decoder checker (bespoke, judge, gemma_judge, smollm2); None: float32",
     ("float32", "bfloat16"),
     optional=True,
   ),

@@ -22,6 +22,8 @@ INSTRUMENTS = {
   "lexical": ("asc_jax.checkers.lexical", "load"),
   "minilm": ("asc_jax.checkers.minilm", "load"),
   "minilm_b": ("asc_jax.checkers.minilm", "load_twin"),
+  "smollm2": ("asc_jax.checkers.smollm2", "load"),
+  "smollm2_b": ("asc_jax.checkers.smollm2", "load_twin"),
   "minicheck_t5": ("asc_jax.checkers.minicheck_t5", "load"),
   "alignscore": ("asc_jax.checkers.alignscore", "load"),
   "bespoke": ("asc_jax.checkers.bespoke", "load"),
@@ -51,7 +53,7 @@ def load(
   Args:
     name: one of `INSTRUMENTS`.
     path: its checkpoint; None for those that are packaged.
-    mesh: where it computes, see `placement`; those that are packaged take no notice.
+    mesh: where it computes, see `placement`; `lexical` and `minilm` take no notice.
     **options: the instrument's own, see its module's `load`.
 
   Raises:

@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from scipy.special import logit
 
 from asc_jax.models import checkpoints, weights
 from asc_jax.models.decoder import DecoderState
@@ -78,6 +79,15 @@ class Checker(abc.ABC):
   @abc.abstractmethod
   def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
     """Scores distinct, sorted, non-blank pairs; None: does not fit the window."""
+
+
+def log_odds(scores: np.ndarray) -> np.ndarray:
+  """log(p / (1 - p)) in float64, at most 9.2 in size, so that certainty is finite.
+
+  >>> log_odds(np.array([0.5, 1.0])).round(2)
+  array([0.  , 9.21])
+  """
+  return logit(np.clip(np.asarray(scores, np.float64), 1e-4, 1 - 1e-4))
 
 
 def group_by_document(documents: Sequence[str]) -> dict[str, list[int]]:

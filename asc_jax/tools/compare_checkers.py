@@ -3,7 +3,8 @@
   python -m asc_jax.tools.compare_checkers TEST_1 TEST_2 --fit=FIT_1,FIT_2
 
 Each folder is what `evaluate_checker --config.out` wrote; an instrument goes by its test
-folder's name. Pairs that one of them did not score are left out. With `--fit`, the same instruments'
+folder's name. Pairs that one of them did not score are left out. "averaged" is the mean of all
+their log-odds, for which nothing is fitted. With `--fit`, the same instruments'
 scores on another split in the same order, logistic regression on the logits stacks them; "left
 out" is a stack fitted without the set that it is scored on.
 """
@@ -16,15 +17,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logit
 from scipy.stats import spearmanr
 
 from asc_jax import cli
-from asc_jax.checkers import fitting, quality
+from asc_jax.checkers import base, fitting, quality
 from asc_jax.config import Field
 from asc_jax.data import files
 from asc_jax.types import UserError
 
+_COLUMNS = {"averaged", "stacked", "stacked, left out"}  # of several instruments
 _L2 = 0.01  # weight of half the squared norm of the stack's weights
 
 
@@ -36,7 +37,7 @@ class Scores(NamedTuple):
   values: np.ndarray  # float64[N, C]
 
   def logits(self) -> np.ndarray:
-    return logit(np.clip(self.values, 1e-4, 1 - 1e-4))
+    return base.log_odds(self.values)
 
 
 def main(test: Sequence[str], fit: str | None) -> None:
@@ -44,8 +45,12 @@ def main(test: Sequence[str], fit: str | None) -> None:
   names = [pathlib.Path(folder).name for folder in test]
   if len(set(names)) < len(names):
     raise UserError(f"two of the folders {', '.join(test)} have one name; rename one")
+  if taken := _COLUMNS & set(names):
+    raise UserError(f"a folder is named {min(taken)}, as a column of the table is; rename it")
   instruments, sets = read(test)
   columns = {name: [rows.values[:, i] for rows in sets.values()] for i, name in enumerate(names)}
+  if len(names) > 1:
+    columns["averaged"] = [rows.logits().mean(axis=1) for rows in sets.values()]
   if fit is not None:
     columns |= stacked(sets, _fitted_on(fit.split(","), instruments, sets))
   print(table(sets, columns))

@@ -9,19 +9,22 @@ The first form samples answers of base models on config.eval's corpora and score
 config.checker), goes on where it was stopped, and reads the records. The second reads what
 is there. Only answers at step 0 count, those of models that nothing trained. Prints the
 unsupported share of both kinds of sentences, their ratio and 95 % intervals, bootstrapped
-over questions, of each model on each corpus and of their mean, under each instrument.
+over questions, of each model on each corpus and of their mean, under each instrument; then how
+alike each two instruments rank the sentences, a mean over models and corpora.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from asc_jax import cli, evaluate
 from asc_jax.config import Field
 from asc_jax.evaluation import bootstrap, metrics, runs
-from asc_jax.evaluation.records import Record
+from asc_jax.evaluation.records import Record, real_sentences
 from asc_jax.tools.ragtruth_study import Shares, ratios, row, with_ratio
 from asc_jax.types import UserError
 
@@ -48,6 +51,9 @@ def main(
   print("| | sentences | authored, % | copied, % | ratio |\n|---|---|---|---|---|")
   for name, result in study(cells, resamples):
     print(row(name, result))
+  alike = list(agreement(cells))
+  if alike:
+    print("\nrank correlation:\n", *alike, sep="\n")
 
 
 def read(paths: Sequence[str]) -> Cells:
@@ -92,6 +98,31 @@ def study(cells: Cells, resamples: int) -> Iterator[tuple[str, Shares]]:
       point = with_ratio(ratios(np.stack(sums))[:, :2].mean(axis=0))
       mean = with_ratio(np.stack(drawn)[..., :2].mean(axis=0))
       yield f"mean, {instrument}", _shares(np.stack(sums)[..., 1].sum(), point, mean)
+
+
+def agreement(cells: Cells) -> Iterator[str]:
+  """Spearman's rank correlation of P(supported) under each two instruments, a line each.
+
+  A mean over models and corpora: pooled sentences would agree on which corpus is easy.
+  """
+  sentences = [
+    [sentence["scores"] for record in rows for sentence in real_sentences(record)]
+    for rows in cells.values()
+  ]
+  names = set.intersection(
+    *(set(record["instruments"]) for rows in cells.values() for record in rows)
+  )
+  for two in itertools.combinations(sorted(names), 2):
+    values, count = [], 0
+    for cell in sentences:
+      # None, where one of them did not score, becomes NaN.
+      found = [[scores[n]["supported"] if n in scores else None for n in two] for scores in cell]
+      pairs = np.array(found, float).reshape(-1, 2)
+      pairs = pairs[~np.isnan(pairs).any(axis=1)]
+      values.append(spearmanr(*pairs.T).statistic if len(pairs) > 1 else np.nan)
+      count += len(pairs)
+    if not np.isnan(values).all():
+      yield f"{' and '.join(two)}: {np.nanmean(values):.2f} ({count} sentences)"
 
 
 def _shares(sentences: float, points: np.ndarray, drawn: np.ndarray | None) -> Shares:

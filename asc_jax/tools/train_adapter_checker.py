@@ -7,7 +7,8 @@ made for the same documents (asc_jax/data/training_claims.py): one of the docume
 that was made false by another number, name or verb, and one from elsewhere. A document is
 prefilled once for all its sentences, as the judge does it. `--out` gets the adapter in peft's layout, in float16:
 
-  --config.checker.name=judge --config.checker.path=smollm2 --config.checker.adapter=FOLDER
+  --config.checker.name=judge --config.checker.path=smollm2 --config.checker.adapter=FOLDER \\
+    --config.checker.prompt=asc_jax/checkers/prompts/judge_short.txt
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def test_heads_of_other_features_and_unknown_heads_are_refused():
   text = minilm.head_text("a").replace('"recall"', '"recal"')
   with pytest.raises(UserError, match="fitted on other features"):
     minilm.Head.from_json(text)
-  with pytest.raises(UserError, match="has the heads a, b, not 'c'"):
+  with pytest.raises(UserError, match="config.checker.head='c' is none of a, b"):
     minilm.head_text("c")
 
 

@@ -50,6 +50,8 @@ def test_each_alone_is_sklearns_and_the_stack_knows_both(tmp_path, capsys):
     _, _, b = zip(*sets[1][name], strict=True)
     got = cells(printed, name)
     assert got[:2] == [f"{roc_auc_score(labels, x):.3f}" for x in (a, b)]
+    averaged = np.mean([np.log(x) - np.log1p(-np.array(x)) for x in (a, b)], axis=0)
+    assert got[2] == f"{roc_auc_score(labels, averaged):.3f}"
     assert min(map(float, got[2:])) > 0.98 > max(map(float, got[:2]))
     correlations.append(spearmanr(a, b).statistic)
   assert printed[-1] == f"  a, b: {np.mean(correlations):.2f}"
@@ -62,7 +64,7 @@ def test_left_out_is_fitted_without_the_set(tmp_path, capsys):
   compare_checkers.main(test, ",".join(fit))
   printed = capsys.readouterr().out.splitlines()
   for name in ("one", "two"):
-    alone, _, whole, left_out = map(float, cells(printed, name))
+    alone, _, _, whole, left_out = map(float, cells(printed, name))
     assert abs(whole - alone) < 0.07 and abs(left_out - 0.5) < 0.12
 
 
@@ -71,7 +73,7 @@ def test_pairs_without_a_score_are_left_out_for_all(tmp_path, capsys):
   one = write(tmp_path / "one", {"s": rows})
   two = write(tmp_path / "two", {"s": [("q", False, 0.3), ("p", True, 0.4), ("r", False, None)]})
   compare_checkers.main([one, two], None)
-  assert "| s | 2 | 1.000 | 1.000 |" in capsys.readouterr().out
+  assert "| s | 2 | 1.000 | 1.000 | 1.000 |" in capsys.readouterr().out
 
 
 def test_what_cannot_be_compared_is_one_line(tmp_path):
@@ -83,6 +85,7 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
     ([one, two], None, "no set has pairs of both labels that each has scored"),
     ([str(tmp_path)], None, r"scores\.json is missing; write it with evaluate_checker"),
     ([one, twin], None, "have one name"),
+    ([one, str(tmp_path / "stacked")], None, "a folder is named stacked, as a column"),
     ([one], two, "--fit holds y; the test holds x"),
     ([one], twin, "--fit has pairs of s that the test has"),
   ):

@@ -94,6 +94,28 @@ def test_intervals_from_fifty_questions_on_hold_the_mean_over_models(tmp_path, c
   assert got[0, 1] - got[0, 0] < 0.9 * alone  # a mean of two varies less
 
 
+def test_the_rank_correlation_of_two_instruments_is_that_of_what_both_scored(tmp_path, capsys):
+  rows = answers("asqa", ["Aac", "Ca"])
+  for row in rows:
+    row["instruments"]["judge"] = "2"
+  pairs = [(0.1, 0.2), (0.4, 0.1), (0.9, 0.8), (0.6, None), (0.7, 0.9)]
+  sentences = [sentence for row in rows for sentence in row["sentences"]]
+  for sentence, (one, other) in zip(sentences, pairs, strict=True):
+    sentence["scores"] = synthetic.sentence("", scores={"minilm": (one, 0.0)})["scores"]
+    sentence["scores"]["judge"] = sentence["scores"]["minilm"] | {"supported": other}
+  write(tmp_path, rows)
+  run(records=str(tmp_path))
+  # Ranks 1 2 4 3 and 2 1 3 4: 1 - 6 (1 + 1 + 1 + 1) / (4 x 15).
+  assert capsys.readouterr().out.endswith("judge and minilm: 0.60 (4 sentences)\n")
+  for row in rows:
+    row["corpus"] = "eli5"
+    for sentence in row["sentences"]:
+      sentence["scores"]["judge"] = sentence["scores"]["minilm"]
+  write(tmp_path, rows)
+  run(records=str(tmp_path))
+  assert capsys.readouterr().out.endswith("judge and minilm: 0.80 (9 sentences)\n")
+
+
 def test_what_is_missing_is_one_line(tmp_path):
   with pytest.raises(UserError, match="give --workdir=DIR"):
     run()
