@@ -1,9 +1,9 @@
 """The packaged decoder checker: SmolLM2-135M under a fitted adapter, averaged with the embedded one.
 
-A decoder that read a few thousand pairs knows more than shared words, and misses what the word
-rules of the embedded checker see. P(supported) is the mean of their log-odds, as a probability.
-Nothing is fitted to weigh them, so that what a twin knows comes from its own part of the pairs.
-`python -m asc_jax.tools.train_adapter_checker --config=configs/checker_smollm2.py` makes the adapter.
+The two rank pairs differently (docs/instruments.md). P(supported) is the mean of their log-odds, as
+a probability: nothing is fitted to weigh them, so that what a twin knows comes from its own part of
+the pairs. `python -m asc_jax.tools.train_adapter_checker --config=configs/checker_smollm2.py` makes
+the adapter.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """The packaged decoder checker: what peft computes with its adapter, and how two scores are one."""
 
+import functools
 import importlib.util
 import pathlib
 
@@ -66,6 +67,13 @@ def theirs():
   return model.eval()
 
 
+@functools.cache
+def spellings(tokenizer):
+  """The ids that read yes, and those that read no, found in the vocabulary's own strings."""
+  words = {i: w.strip("Ġ ").lower() for w, i in tokenizer.get_vocab().items()}
+  return [[i for i, w in words.items() if w == word] for word in ("yes", "no")]
+
+
 def peft_score(model, tokenizer, sentence):
   """P(supported) of the whole prompt in torch."""
   prompt = (PACKAGE / "prompts/judge_short.txt").read_text().rstrip("\n")
@@ -75,8 +83,7 @@ def peft_score(model, tokenizer, sentence):
   )
   with torch.no_grad():
     p = model(torch.tensor([ids])).logits[0, -1].softmax(-1).numpy()
-  texts = [tokenizer.decode([i]).strip().lower() for i in range(len(p))]
-  yes, no = (p[[text == word for text in texts]].sum() for word in ("yes", "no"))
+  yes, no = (p[ids].sum() for ids in spellings(tokenizer))
   return yes / (yes + no)
 
 
