@@ -41,7 +41,8 @@ def decoder_config(name: str) -> decoder.DecoderConfig:
 
 def flops(config: decoder.DecoderConfig, tokens: int, context: float) -> float:
   """Arithmetic of tokens that attend to `context` places on average, without the output layer."""
-  layer = config.group[0]
+  (layer,) = config.group
+  assert isinstance(layer, AttentionConfig)
   heads = layer.head_dim * (2 * layer.heads + 2 * layer.kv_heads)
   weights = config.width * (heads + 3 * config.mlp_width)
   attention = 2 * layer.heads * layer.head_dim * context

@@ -58,7 +58,7 @@ def compare_counts(folder: str, opened: index.Index, queries: list[tuple[str, ..
   from infini_gram.engine import InfiniGramEngine
 
   with build.plain_path(folder) as plain:
-    engine = InfiniGramEngine(index_dir=[plain], eos_token_id=0)
+    engine: Any = InfiniGramEngine(index_dir=[plain], eos_token_id=0)
   gaps = []
   for query, own in zip(queries, opened.counts(queries), strict=True):
     cnf = [[list(ids) for ids in opened.terms(word)] for word in query]

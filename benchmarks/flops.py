@@ -11,6 +11,8 @@ import math
 import re
 from collections.abc import Callable
 
+import jax
+
 _HEADER = re.compile(r"^(ENTRY )?%(?P<name>[\w.\-]+) \(")
 _LINE = re.compile(
   r"^\s+(ROOT )?%(?P<name>[\w.\-]+) = (?P<type>.*?) (?P<op>[\w\-]+)\((?P<args>.*?)\)(?P<rest>.*)$"
@@ -26,15 +28,15 @@ def _shape(text: str) -> list[int]:
   return [int(n) for n in dims.group(1).split(",") if n] if dims else []
 
 
-def matmul_flops(compiled_text: str) -> float:
-  """FLOPs of `jax.jit(f).lower(...).compile().as_text()`.
+def matmul_flops(compiled: jax.stages.Compiled) -> float:
+  """FLOPs of `jax.jit(f).lower(...).compile()`.
 
   Every product of [m, k] and [k, n] counts 2 m k n. Of a conditional's branches the
   dearest counts, so that a branch which only the last layer takes is not seen.
   """
   bodies: dict[str, list[re.Match]] = {}
   entry = current = ""
-  for line in compiled_text.splitlines():
+  for line in (compiled.as_text() or "").splitlines():
     if header := _HEADER.match(line):
       current = header["name"]
       bodies[current] = []
@@ -55,10 +57,10 @@ def _cost(line: re.Match, types: dict[str, str], cost: Callable[[str], float]) -
   rest = line["rest"]
   if line["op"] == "dot":
     left = _shape(types[line["args"].split(",")[0].strip().lstrip("%")])
-    inner = [left[int(i)] for i in _CONTRACTED.search(rest)[1].split(",") if i]
+    inner = [left[int(i)] for i in _CONTRACTED.findall(rest)[0].split(",") if i]
     return 2.0 * math.prod(_shape(line["type"])) * math.prod(inner)
   if line["op"] == "conditional":
-    branches = _BRANCHES.search(rest)[1].split(",")
+    branches = _BRANCHES.findall(rest)[0].split(",")
     return max(cost(name.strip().lstrip("%")) for name in branches)
   called = _CALLS.search(rest)
   if called is None:

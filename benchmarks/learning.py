@@ -21,10 +21,10 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
-import importlib.util
 import json
 import pathlib
 import re
+import runpy
 import sys
 
 import numpy as np
@@ -40,10 +40,8 @@ def run(arm: str, seed: int, args: argparse.Namespace) -> None:
   from asc_jax import config as config_lib
   from asc_jax.evaluation import metrics, policy
 
-  spec = importlib.util.spec_from_file_location("learning_config", ROOT / "configs/learning.py")
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  config = config_lib.apply_method(module.get_config(), ARMS[arm])
+  get_config = runpy.run_path(str(ROOT / "configs/learning.py"))["get_config"]
+  config = config_lib.apply_method(get_config(), ARMS[arm])
   config.seed = seed
   config.model.path, config.data.path = args.model, args.path
   if args.learning_rate:
@@ -53,7 +51,7 @@ def run(arm: str, seed: int, args: argparse.Namespace) -> None:
 
   trainer = trainer_of(arm)(config, workdir)
   wide = copy.deepcopy(config)
-  wide.credit = module.get_config().credit  # every arm is measured by sentence credit
+  wide.credit = get_config().credit  # every arm is measured by sentence credit
   wide.data.batch_size = 8  # decoding 64 answers at once costs little more than 16
   # The 32 before were looked at while learning rate and temperature were chosen.
   unseen = trainer.eval_work.questions[32:64]

@@ -71,7 +71,7 @@ class Arm:
     self.batch = batch
     step = jax.jit(functools.partial(gradient, state))
     self.gradient = step.lower(state.params, *batch).compile()
-    self.flops = matmul_flops(self.gradient.as_text())
+    self.flops = matmul_flops(self.gradient)
     self.backward: list[float] = []
     self.total: list[float] = []
 

@@ -131,7 +131,7 @@ def measure(args: argparse.Namespace) -> Step:
     return train.step
 
   seconds = timed(updated, args.runs)
-  return Step(generation, scored, differentiated, seconds, matmul_flops(step.as_text()))
+  return Step(generation, scored, differentiated, seconds, matmul_flops(step))
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from flax import nnx
 
 from asc_jax.checkers import base, batching, chunking, placement
-from asc_jax.models import bert, checkpoints, roberta, torch_file, weights
+from asc_jax.models import bert, checkpoints, classifier, torch_file, weights
 from asc_jax.text import sentences as text_sentences
 from asc_jax.types import UserError
 
@@ -40,7 +40,7 @@ class PairClassifier(base.Checker):
   def __init__(
     self,
     name: str,
-    model: roberta.Classifier,
+    model: classifier.Classifier,
     tokenizer,
     supported: int,
     weights_hash: str,
@@ -113,7 +113,7 @@ def pair_ids(
   """<s> chunk </s></s> sentence </s>, or BERT's [CLS] chunk [SEP] sentence [SEP].
 
   The chunk is cut to what the window leaves, None where that is nothing. BERT's second
-  text has shifted ids, see roberta.Classifier.
+  text has shifted ids, see classifier.Classifier.
   """
   room = sizes.window - 2 - sizes.separators - len(sentence)
   if room <= 0:
@@ -171,8 +171,8 @@ def load_nli(
   """
   folder, raw = base.checkpoint_folder("nli", path)
   kinds = {
-    "roberta": (roberta.config_from_dict, roberta.SEQUENCE_CLASSIFIER),
-    "bert": (bert.BertConfig.from_dict, roberta.BERT_CLASSIFIER),
+    "roberta": (classifier.roberta_config, classifier.ROBERTA),
+    "bert": (bert.BertConfig.from_dict, classifier.BERT),
   }
   if raw.get("model_type") not in kinds:
     raise UserError(
@@ -187,7 +187,7 @@ def load_nli(
       f"{folder}: the tokenizer has {len(tokenizer)} tokens and the model {sizes.vocab_size}; "
       "take the tokenizer of that model"
     )
-  model = roberta.from_weights(sizes, weights.read(folder), names)
+  model = classifier.from_weights(sizes, weights.read(folder), names)
   classes = model.out.kernel.shape[-1]
   if not 1 < classes == len(labels):
     raise UserError(
@@ -215,10 +215,10 @@ def load(
     raise UserError(f"checker alignscore: {folder} holds {len(found)} .ckpt files instead of one")
   tokenizer = checkpoints.load_tokenizer(folder)
   tensors = torch_file.state_dict(found[0])
-  model = roberta.from_weights(
-    roberta.config_from_dict(raw),
+  model = classifier.from_weights(
+    classifier.roberta_config(raw),
     {name.removeprefix("base_model."): value for name, value in tensors.items()},
-    roberta.ALIGNSCORE,
+    classifier.ALIGNSCORE,
   )
   aligned = 0  # of the three-way head: aligned, contradicted, neutral
   digest = base.file_hash(found[0])

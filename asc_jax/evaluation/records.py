@@ -205,6 +205,8 @@ def _parse(line: str, where: str, schema: Any) -> Any:
     ) from None
   except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 10,000 brackets
     raise UserError(f"{where}: not readable ({error}); a line is one answer's record") from None
+  if schema is Record and isinstance(record, dict) and "completion" in record:
+    raise UserError(f"{where}: a CorVer run's record; asc_jax.report reads it with --paper=corver")
   if problem := check(record, schema):
     raise UserError(
       f"{where}: {problem}; the fields are those of {schema.__name__} in "

@@ -1,6 +1,6 @@
 """BERT's encoder: bidirectional, post-layer-norm, learned positions.
 
-RoBERTa is the same network with its positions counted from 2 (models/roberta.py).
+RoBERTa is the same network with its positions counted from 2 (models/classifier.py).
 The layers are stacked and scanned, so that a compiled program holds one of them;
 which tokens are real comes from lengths, never from ids.
 """

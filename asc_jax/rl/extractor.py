@@ -102,7 +102,9 @@ class Generator:
     return texts
 
 
-def load(config: config_dict.ConfigDict, *, dtype: str, mesh: jax.sharding.Mesh) -> Generator:
+def load(
+  config: config_dict.ConfigDict, *, dtype: str, mesh: jax.sharding.Mesh | None
+) -> Generator:
   """The generator that the config's section `corver` describes.
 
   Raises:

@@ -344,7 +344,7 @@ def make_update(
   optimizer: optax.GradientTransformation,
   schedule: optax.Schedule,
   gradients: Callable[[decoder.DecoderState, Any], Gradients],
-) -> Callable[[TrainState, Any], tuple[TrainState, dict[str, Weighted | Sample]]]:
+) -> jax.stages.Wrapped:
   """The jitted update `(TrainState, batch) -> (TrainState, metrics)`.
 
   A non-finite loss or gradient leaves parameters and moments as they were and

@@ -28,7 +28,7 @@ from asc_jax.checkers import alignscore, encoder, fitting
 from asc_jax.config import FIELDS as ALL_FIELDS
 from asc_jax.config import Field
 from asc_jax.data import files, training_claims
-from asc_jax.models import bert, checkpoints, roberta, safetensors, weights
+from asc_jax.models import bert, checkpoints, classifier, safetensors, weights
 from asc_jax.rl import update
 from asc_jax.types import UserError
 
@@ -88,7 +88,7 @@ def main(config, out: str | None) -> None:
   print(f"written: {out}")
 
 
-def write(out: str, model: roberta.Classifier, raw: Mapping[str, Any], tokenizer) -> None:
+def write(out: str, model: classifier.Classifier, raw: Mapping[str, Any], tokenizer) -> None:
   """A folder that transformers and `nli` read."""
   names = {
     "architectures": ["BertForSequenceClassification"],
@@ -96,16 +96,18 @@ def write(out: str, model: roberta.Classifier, raw: Mapping[str, Any], tokenizer
     "label2id": {name: i for i, name in enumerate(_LABELS)},
   }
   with files.whole_folder(out) as folder:
-    tensors = roberta.to_weights(model, roberta.BERT_CLASSIFIER)
+    tensors = classifier.to_weights(model, classifier.BERT)
     safetensors.save_file(folder / "model.safetensors", tensors)
     tokenizer.save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps({**raw, **names}, indent=2) + "\n")
 
 
-def from_encoder(sizes: bert.BertConfig, tensors: Mapping[str, np.ndarray]) -> roberta.Classifier:
+def from_encoder(
+  sizes: bert.BertConfig, tensors: Mapping[str, np.ndarray]
+) -> classifier.Classifier:
   """A classifier of two classes on an encoder with a pooler; it starts undecided."""
   head = {"head.weight": np.zeros((2, sizes.hidden_size)), "head.bias": np.zeros(2)}
-  return roberta.from_weights(sizes, {**tensors, **head}, ("", "pooler.dense", "head"))
+  return classifier.from_weights(sizes, {**tensors, **head}, ("", "pooler.dense", "head"))
 
 
 def encode(

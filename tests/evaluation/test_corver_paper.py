@@ -189,3 +189,9 @@ def test_other_runs_are_refused(runs, tmp_path):
   (tmp_path / "records" / "a.jsonl").write_text('{"run": "r"}\n')
   with pytest.raises(UserError, match=r"fields are those of Completion in asc_jax/evaluation"):
     corver_paper.load_all([str(tmp_path)])
+
+
+def test_the_other_papers_report_names_the_flag(runs, tmp_path):
+  with pytest.raises(UserError, match="a CorVer run's record; .* reads it with --paper=corver"):
+    report.main(runs[:1], str(tmp_path / "out"), None)
+  assert not (tmp_path / "out").exists()

@@ -14,13 +14,13 @@ from asc_jax.models import bert, loading
 from asc_jax.types import UserError
 
 # How a checkpoint names the two maps of its head, and its encoder's prefix.
-SEQUENCE_CLASSIFIER = ("roberta.", "classifier.dense", "classifier.out_proj")
-BERT_CLASSIFIER = ("bert.", "bert.pooler.dense", "classifier")
+ROBERTA = ("roberta.", "classifier.dense", "classifier.out_proj")
+BERT = ("bert.", "bert.pooler.dense", "classifier")
 ALIGNSCORE = ("", "pooler.dense", "tri_layer")
 _LEAVES = {"kernel": "weight", "bias": "bias"}
 
 
-def config_from_dict(raw: Mapping[str, Any]) -> bert.BertConfig:
+def roberta_config(raw: Mapping[str, Any]) -> bert.BertConfig:
   """Reads a RoBERTa checkpoint's config.json; its padding id precedes the positions."""
   padding = raw.get("pad_token_id", 1)
   if type(padding) is not int:
@@ -55,7 +55,7 @@ def from_weights(
   Args:
     config: the encoder's sizes.
     weights: tensors by name, in PyTorch's layout.
-    names: SEQUENCE_CLASSIFIER, BERT_CLASSIFIER or ALIGNSCORE.
+    names: ROBERTA, BERT or ALIGNSCORE.
 
   Raises:
     UserError: naming a tensor that is missing or has another shape.
