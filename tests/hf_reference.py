@@ -134,12 +134,6 @@ def raw_config(family):
   return _internlm2_config(raw) if family == "internlm2" else raw
 
 
-# InternLM2 with 2 key heads and 2 query heads each, of width 2: for each key head its query
-# heads, then the key head, then the value head. (which, row) of each row of wqkv.
-FUSED = [
-  *[("q", 0), ("q", 1), ("q", 2), ("q", 3), ("k", 0), ("k", 1), ("v", 0), ("v", 1)],
-  *[("q", 4), ("q", 5), ("q", 6), ("q", 7), ("k", 2), ("k", 3), ("v", 2), ("v", 3)],
-]
 _INTERNLM2 = {
   "model.embed_tokens": "model.tok_embeddings",
   "lm_head": "output",
@@ -160,8 +154,23 @@ def _internlm2_config(raw):
   }  # fmt: skip
 
 
-def _to_internlm2(folder):
+def fused(heads, kv_heads, width):
+  """(which, row) of each row of InternLM2's wqkv.
+
+  For each key head its query heads, then the key head, then the value head.
+  """
+  found = []
+  for group in range(kv_heads):
+    for head in range(group * heads // kv_heads, (group + 1) * heads // kv_heads):
+      found += [("q", head * width + i) for i in range(width)]
+    found += [(which, group * width + i) for which in "kv" for i in range(width)]
+  return found
+
+
+def to_internlm2(folder):
   """Turns the checkpoint of a Llama into that of the same InternLM2, in one file."""
+  raw = json.loads((folder / "config.json").read_text())
+  rows_of = fused(raw["num_attention_heads"], raw["num_key_value_heads"], raw["head_dim"])
   llama = {}
   for file in folder.glob("*.safetensors*"):
     if file.suffix == ".safetensors":
@@ -171,14 +180,13 @@ def _to_internlm2(folder):
   for name, tensor in llama.items():
     stem, _, part = name.partition(".self_attn.")
     if part == "q_proj.weight":
-      rows = [llama[f"{stem}.self_attn.{which}_proj.weight"][row] for which, row in FUSED]
+      rows = [llama[f"{stem}.self_attn.{which}_proj.weight"][row] for which, row in rows_of]
       tensors[f"{stem}.attention.wqkv.weight"] = np.stack(rows)
     elif part not in ("k_proj.weight", "v_proj.weight"):
       for ours, theirs in _INTERNLM2.items():
         name = name.replace(ours, theirs)
       tensors[name] = tensor
   safetensors.numpy.save_file(tensors, folder / "model.safetensors")
-  raw = json.loads((folder / "config.json").read_text())
   (folder / "config.json").write_text(json.dumps(_internlm2_config(raw)))
 
 
@@ -186,7 +194,7 @@ def save(model, folder, max_shard_size="60KB"):
   """A checkpoint folder of several shards, with a tokenizer."""
   model.save_pretrained(folder, max_shard_size=max_shard_size)
   if getattr(model.config, "saved_as", None) == "internlm2":
-    _to_internlm2(folder)
+    to_internlm2(folder)
   characters = ["<unk>", "<s>", "</s>", *(chr(ord("!") + i) for i in range(VOCAB - 3))]
   backend = Tokenizer(models.BPE({c: i for i, c in enumerate(characters)}, []))
   backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -11,7 +11,7 @@ import jax
 
 from asc_jax.checkers import placement
 from asc_jax.checkers.base import Checker
-from asc_jax.checkers.cache import Cached
+from asc_jax.checkers.cache import Cached, open_cache
 from asc_jax.config import nearest
 from asc_jax.types import UserError
 
@@ -83,7 +83,8 @@ def from_config(section: Mapping[str, Any], mesh: jax.sharding.Mesh | None = Non
   name, devices = section["name"], section["devices"]
   if devices is not None and "mesh" not in inspect.signature(_loader(name)).parameters:
     raise UserError(f"checker {name} has no devices of its own; drop config.checker.devices")
+  store = None if section["cache"] is None else open_cache(section["cache"])
   mesh = placement.make_mesh(devices, mesh)
   checker = load(name, section["path"], mesh=mesh, **options)
   checker.threshold = section["threshold"]
-  return checker if section["cache"] is None else Cached(checker, section["cache"])
+  return checker if store is None else Cached(checker, store)

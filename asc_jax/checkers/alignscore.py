@@ -16,6 +16,7 @@ from flax import nnx
 
 from asc_jax.checkers import base, batching, chunking, placement
 from asc_jax.models import bert, checkpoints, classifier, torch_file, weights
+from asc_jax.text import prompts
 from asc_jax.text import sentences as text_sentences
 from asc_jax.types import UserError
 
@@ -86,7 +87,8 @@ class PairClassifier(base.Checker):
 
   def _best_chunks(self, pairs: list[tuple[str, str]]) -> list[float | None]:
     def ids(texts):
-      return self.tokenizer(texts, add_special_tokens=False).input_ids
+      plain = [prompts.as_text(self.tokenizer, text) for text in texts]
+      return self.tokenizer(plain, add_special_tokens=False).input_ids
 
     chunks = {doc: ids(chunking.sentence_chunks(doc, CHUNK_WORDS)) for doc in dict(pairs)}
     parts = list(dict.fromkeys(part for _, part in pairs))

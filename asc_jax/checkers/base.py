@@ -19,12 +19,8 @@ from scipy.special import logit
 
 from asc_jax.models import checkpoints, weights
 from asc_jax.models.decoder import DecoderState
+from asc_jax.text.sentences import is_blank
 from asc_jax.types import UserError
-
-
-def is_blank(text: str) -> bool:
-  """Whether a text has no letter and no digit, hence says nothing."""
-  return not any(c.isalnum() for c in text)
 
 
 class Checker(abc.ABC):

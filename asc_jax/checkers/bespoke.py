@@ -8,14 +8,17 @@ are not the paper's.
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from absl import logging
 
 from asc_jax.checkers import base, prompt_files
-from asc_jax.checkers.shared_document import SharedDocument, reading
+from asc_jax.checkers.shared_document import SharedDocument, reading, window_of
+from asc_jax.models import checkpoints
+from asc_jax.types import UserError
 
-WINDOW = 32768
 TOP = 5
 
 
@@ -52,16 +55,27 @@ def load(
     dtype: of weights and computation.
     mesh: where the weights go.
     tokens_per_batch: sentence tokens that one call extends.
+
+  Raises:
+    UserError: before weights load, where it is another architecture, or no token reads "yes".
   """
   path = base.require_path(Bespoke.name, path)
   system = prompt_files.read(prompt, "bespoke_system.txt")
+  found = checkpoints.check(path)
+  if found.config.family != "internlm2":
+    raise UserError(
+      f"checker bespoke is an InternLM2, and {path} is a {found.config.family}; as a judge of "
+      "another kind it is named judge"
+    )
+  yes = reading(checkpoints.load_tokenizer(path), found.config.vocab_size, "yes")
+  if not yes.any():
+    raise UserError(f"checker bespoke: no token of {path}'s tokenizer reads yes; give its own")
   state, tokenizer, hashed = base.read_decoder(path, dtype=dtype, mesh=mesh)
   if prompt is None:
     logging.warning(
       "checker bespoke runs with this project's own system prompt: R is not the paper's; "
       "give the published prompt as config.checker.prompt=FILE"
     )
-  yes = jnp.asarray(reading(tokenizer, state.config.vocab_size, "yes"))
 
   def messages(document: str, sentence: str):
     return [
@@ -73,8 +87,8 @@ def load(
     state,
     tokenizer,
     messages,
-    lambda logits: yes_probability(yes, logits),
+    functools.partial(yes_probability, jnp.asarray(yes)),
     weights_hash=hashed(system),
-    window=WINDOW,
+    window=window_of(found),
     tokens_per_batch=tokens_per_batch,
   )

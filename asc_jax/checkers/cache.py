@@ -11,6 +11,25 @@ from asc_jax.checkers import base
 from asc_jax.types import UserError
 
 
+def open_cache(path: str | pathlib.Path) -> sqlite3.Connection:
+  """Opens an SQLite file of scores, which is made where absent.
+
+  Raises:
+    UserError: it is something else, or cannot be written.
+  """
+  try:
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    store = sqlite3.connect(path, timeout=60)
+    with store:
+      store.execute("CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, score REAL)")
+    store.execute("SELECT key, score FROM scores LIMIT 1")  # it may be another program's table
+  except (sqlite3.Error, OSError) as e:
+    raise UserError(
+      f"config.checker.cache={path} is no cache of scores ({e}); name another file"
+    ) from None
+  return store
+
+
 class Cached(base.Checker):
   """An instrument whose scores are looked up first.
 
@@ -20,20 +39,14 @@ class Cached(base.Checker):
 
   Args:
     inner: the instrument.
-    path: an SQLite file, made where absent.
+    store: of `open_cache`.
   """
 
-  def __init__(self, inner: base.Checker, path: str | pathlib.Path):
+  def __init__(self, inner: base.Checker, store: sqlite3.Connection):
     self.inner = inner
     self.name, self.threshold = inner.name, inner.threshold
     self.weights_hash = inner.weights_hash
-    try:
-      pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
-      self._db = sqlite3.connect(path, timeout=60)
-      with self._db:
-        self._db.execute("CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, score REAL)")
-    except (sqlite3.Error, OSError) as e:
-      raise UserError(f"config.checker.cache={path} is no cache of scores ({e})") from None
+    self._db = store
 
   def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
     pairs = list(zip(documents, sentences, strict=True))

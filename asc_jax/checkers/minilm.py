@@ -1,7 +1,7 @@
 """The embedded checker: frozen MiniLM embeddings, word rules and a small fitted head.
 
-A stand-in that makes the machinery run on a laptop. On labelled pairs it is about
-as good as counting words (docs/instruments.md has the table): good enough to train
+A stand-in that makes the machinery run on a laptop. On labelled pairs it is somewhat
+better than counting words (docs/instruments.md has the table): good enough to train
 against in a demonstration, not to measure a paper's claim with.
 """
 

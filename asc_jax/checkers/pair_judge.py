@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from asc_jax.checkers import base, prompt_files
-from asc_jax.checkers.shared_document import ChatReader, reading
+from asc_jax.checkers.shared_document import ChatReader, reading, window_of
 from asc_jax.data.documents import document
 from asc_jax.models import checkpoints
 from asc_jax.types import Passage, UserError
@@ -115,10 +115,9 @@ def read_rubric(rubric: str) -> Rubric:
 
 
 def load(
-  path: str | None,
+  path: str,
   names: Sequence[str],
   *,
-  window: int = 32768,
   dtype: str = "float32",
   mesh: jax.sharding.Mesh | None = None,
 ) -> list[PairJudge]:
@@ -127,19 +126,18 @@ def load(
   Args:
     path: what `models.checkpoints.load` takes.
     names: of rubrics, see `read_rubric`.
-    window: tokens of a prompt at most.
     dtype: of weights and computation.
     mesh: where the weights go.
 
   Raises:
     UserError: before weights load, where a rubric or the tokenizer does not serve.
   """
-  path = base.require_path(PairJudge.name, path)
   asked = [read_rubric(name) for name in names]
   tokenizer = checkpoints.load_tokenizer(path)
   for letter in LETTERS:
     if len(tokenizer(letter, add_special_tokens=False)["input_ids"]) != 1:
       raise UserError(f"{letter!r} is no single token of {path}'s tokenizer; take another judge")
+  window = window_of(checkpoints.check(path))
   state, _, hashed = base.read_decoder(path, dtype=dtype, mesh=mesh)
   says = jnp.asarray(
     np.stack([reading(tokenizer, state.config.vocab_size, letter.lower()) for letter in LETTERS])

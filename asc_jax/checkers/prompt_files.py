@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import pathlib
 
+from asc_jax.data import files
 from asc_jax.types import UserError
 
 
@@ -19,7 +20,7 @@ def read(path: str | None, packaged: str, field: str = "config.checker.prompt") 
   else:
     if not pathlib.Path(path).is_file():
       raise UserError(f"{field}: there is no file {path}")
-    text = pathlib.Path(path).read_text()
+    text = files.text_of(pathlib.Path(path))
   if not text.strip():
     raise UserError(f"{field}: {path} is empty")
   return text.rstrip("\n")

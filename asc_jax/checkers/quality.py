@@ -40,7 +40,7 @@ class Calibration(NamedTuple):
   counts: np.ndarray  # int[10]
   predicted: np.ndarray  # float[10], mean score
   observed: np.ndarray  # float[10], share supported
-  error: float  # ECE: mean |predicted - observed|, weighted by count
+  error: float  # ECE: mean |predicted - observed|, weighted by count; NaN of no score
 
 
 def calibration(labels: np.ndarray, scores: np.ndarray, bins: int = 10) -> Calibration:
@@ -53,5 +53,5 @@ def calibration(labels: np.ndarray, scores: np.ndarray, bins: int = 10) -> Calib
     np.where(counts > 0, np.bincount(which, v, minlength=bins) / shares, np.nan)
     for v in (scores, labels)
   )
-  error = np.nansum(np.abs(predicted - observed) * counts) / max(counts.sum(), 1)
+  error = np.nansum(np.abs(predicted - observed) * counts) / len(scores) if len(scores) else np.nan
   return Calibration(counts, predicted, observed, float(error))

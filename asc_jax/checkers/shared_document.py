@@ -18,7 +18,7 @@ import numpy as np
 
 from asc_jax import sharding
 from asc_jax.checkers import base, batching
-from asc_jax.models import decoder
+from asc_jax.models import checkpoints, decoder
 from asc_jax.text import prompts
 from asc_jax.types import UserError
 
@@ -60,7 +60,7 @@ class ChatReader:
   ):
     self.tokenizer = tokenizer
     self.messages = messages
-    self.window = min(window, PREFIX_BUCKETS[-1])
+    self.window = window
     self.tokens_per_batch = tokens_per_batch
     self._state = state
     place = jax.tree.leaves(state.params)[0].sharding
@@ -92,7 +92,7 @@ class ChatReader:
       if len(probe) > self.window:
         raise UserError(
           f"checker {self.name} reads {self.window} tokens and a document of {len(doc.split())} "
-          f"words makes {len(probe)}; shorten it with config.data.passage_words"
+          f"words makes {len(probe)}; shorten it (a run's passages by config.data.passage_words)"
         )
       groups: dict[int, list[tuple[int, list[int]]]] = {}
       for i in places:
@@ -137,6 +137,11 @@ class SharedDocument(ChatReader, base.Checker):
   def _score(self, documents: list[str], sentences: list[str]) -> Sequence[float | None]:
     values = self.read(documents, sentences)
     return [None if value is None else float(value) for value in values]
+
+
+def window_of(found: checkpoints.Checkpoint) -> int:
+  """Tokens that a decoder's prompt has at most: what it was made for, and there are buckets for."""
+  return min(found.positions or PREFIX_BUCKETS[-1], PREFIX_BUCKETS[-1])
 
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

@@ -18,8 +18,6 @@ from scipy.special import expit
 from asc_jax.checkers import base, encoder, judge, minilm
 from asc_jax.models import checkpoints
 
-WINDOW = 8192  # tokens of a prompt, SmolLM2's
-
 
 class SmolLM2(base.Checker):
   """See the module's docstring.
@@ -64,7 +62,6 @@ def load(
     path or checkpoints.SMOLLM2,
     prompt=str(packaged / "prompts/judge_short.txt"),
     adapter=str(packaged / f"data/smollm2_{head}"),
-    window=WINDOW,
     dtype=dtype,
     mesh=mesh,
     tokens_per_batch=tokens_per_batch,

@@ -100,7 +100,7 @@ def find(path: str | pathlib.Path | None, *patterns: str, exclude: str = "") -> 
   found = sorted({p for pattern in patterns for p in path.glob(pattern)})
   found = [p for p in found if not (exclude and exclude in p.name)]
   if not found:
-    raise UserError(f"{path} holds no {' or '.join(patterns)}")
+    raise UserError(f"{path} holds no {' or '.join(patterns)}; put the set's files there")
   return found
 
 
@@ -218,11 +218,14 @@ def table(
 def check_folder(path: str | os.PathLike, flag: str) -> None:
   """Raises a UserError where the folder that `flag` named cannot be written; makes nothing."""
   nearest = pathlib.Path(path).absolute()
-  while not nearest.exists():
-    nearest = nearest.parent
-  if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-    reason = "is not a folder" if not nearest.is_dir() else "may not be written"
-    raise UserError(f"{flag}={path} cannot be written ({nearest} {reason}); choose another folder")
+  try:
+    while not nearest.exists():
+      nearest = nearest.parent
+    tempfile.TemporaryFile(dir=nearest).close()  # gone at once; os.access lets root write anywhere
+  except OSError as e:
+    raise UserError(
+      f"{flag}={path} cannot be written ({nearest}: {e.strerror}); choose another folder"
+    ) from None
 
 
 def new_folder(path: str | None, flag: str, what: str) -> str:

@@ -69,7 +69,7 @@ def choose(pairs: Sequence[SupportPair], count: int | None) -> list[SupportPair]
 
 
 def read(root: str | pathlib.Path) -> dict[str, list[SupportPair]]:
-  """Reads every set that has a folder under `root`, by the set's name.
+  """Reads every set that has a folder under `root`, by the set's name; blank texts are left out.
 
   Args:
     root: folder with `wice/`, `factcheck_gpt/`, `attributionbench/`, `begin/`,
@@ -83,7 +83,14 @@ def read(root: str | pathlib.Path) -> dict[str, list[SupportPair]]:
       f"{root} holds none of the folders {', '.join(sorted({f.name for f in folders.values()}))}; "
       "point config.data.path to the labelled sets"
     )
-  return {name: list(dict.fromkeys(_READERS[name](folder))) for name, folder in present.items()}
+  return {
+    name: [
+      pair
+      for pair in dict.fromkeys(_READERS[name](folder))
+      if not (sentences.is_blank(pair.document) or sentences.is_blank(pair.sentence))
+    ]
+    for name, folder in present.items()
+  }
 
 
 def _wice(folder: pathlib.Path) -> Iterator[SupportPair]:
@@ -96,9 +103,12 @@ def _wice(folder: pathlib.Path) -> Iterator[SupportPair]:
       meta = files.Row(f"{row.where}, meta", row.take("meta", dict))
       id_ = meta.take("id", str)
       claims[id_] = row.take("claim", str), row.take("label", str) == "supported"
-      evidence.setdefault(id_, {}).update(
-        zip(meta.take("chunk_idx", list), row.strings("evidence"), strict=True)
-      )
+      places, chunks = meta.take("chunk_idx", list), row.strings("evidence")
+      if len(places) != len(chunks):
+        raise UserError(
+          f"{row.where}: {len(chunks)} sentences of evidence, {len(places)} chunk_idx"
+        )
+      evidence.setdefault(id_, {}).update(zip(places, chunks, strict=True))
   for id_, (claim, supported) in claims.items():
     text = " ".join(evidence[id_][i] for i in sorted(evidence[id_]))
     yield SupportPair(text, claim, supported, claim)
@@ -108,8 +118,7 @@ def _factcheck_gpt(folder: pathlib.Path) -> Iterator[SupportPair]:
   for file in files.find(folder, "*.jsonl"):
     for row in files.rows(file):
       claim, evidence = row.take("claim", str), row.take("evidence", str)
-      if claim.strip() and evidence.strip():
-        yield SupportPair(evidence, claim, row.take("stance", str) == "completely-support", claim)
+      yield SupportPair(evidence, claim, row.take("stance", str) == "completely-support", claim)
 
 
 def _attributionbench(folder: pathlib.Path) -> Iterator[SupportPair]:
@@ -119,15 +128,9 @@ def _attributionbench(folder: pathlib.Path) -> Iterator[SupportPair]:
         "\n\n".join(map(_without_marks, row.strings("references"))),
         _without_marks(row.take("claim", str)),
       )
-      if text.strip() and claim:
-        question = row.take("question", str)
-        yield SupportPair(
-          text,
-          claim,
-          row.take("attribution_label", str) == "attributable",
-          question or claim,
-          question,
-        )
+      question = row.take("question", str)
+      supported = row.take("attribution_label", str) == "attributable"
+      yield SupportPair(text, claim, supported, question or claim, question)
 
 
 def _without_marks(text: str) -> str:
@@ -175,8 +178,6 @@ def _ragtruth(folder: pathlib.Path) -> Iterator[SupportPair]:
 def _sentence_pairs(
   text: str, answer: str, wrong: Iterable[tuple[int, int]], question: str
 ) -> Iterator[SupportPair]:
-  if not text:
-    return
   wrong = list(wrong)
   for start, end in sentences.split(answer):
     sentence = answer[start:end]

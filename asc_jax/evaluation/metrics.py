@@ -132,7 +132,8 @@ def _support(sentence: SentenceRecord, instrument: str, document: str) -> bool |
   if score is None:
     return None
   probability = score["vacuous"] if document == "vacuous" else score["supported"]
-  return None if probability is None else probability > score["threshold"]
+  # As the update compares: in float32, in which scores are made.
+  return None if probability is None else bool(probability > np.float32(score["threshold"]))
 
 
 def _judged(record: Record, column: Column) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ WEIGHTS = "adapter_model.safetensors"
 _PLAIN: dict[str, tuple[Any, ...]] = {
   "peft_type": ("LORA",),
   "bias": ("none",),
+  "fan_in_fan_out": (None, False),
   "use_dora": (None, False),
   "use_rslora": (None, False),
   "rank_pattern": (None, {}),
@@ -67,12 +69,17 @@ def read(folder: str | pathlib.Path, config: DecoderConfig) -> Adapter:
   path = folder / WEIGHTS
   try:
     tensors = safetensors.numpy.load_file(path)
-    rank, alpha = int(raw["r"]), float(raw["lora_alpha"])
-  except (safetensors.SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+  except (safetensors.SafetensorError, OSError) as error:
     raise UserError(f"{folder} holds no readable adapter ({error!r}); export it again") from error
+  rank, alpha = raw.get("r"), raw.get("lora_alpha")
+  if type(rank) is not int or not isinstance(alpha, (int, float)) or not 0 < alpha < math.inf:
+    raise UserError(
+      f"{folder}/adapter_config.json: r={rank!r} and lora_alpha={alpha!r}; a rank and a number "
+      "above 0 are right, so export it again"
+    )
   found = _placed(config, tensors, rank, path)
   targets = tuple(sorted({keys[-2] for keys in found}))
-  return Adapter(path, LoraConfig(rank, alpha, targets), traverse_util.unflatten_dict(found))
+  return Adapter(path, LoraConfig(rank, float(alpha), targets), traverse_util.unflatten_dict(found))
 
 
 def attach(

@@ -170,6 +170,8 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     found = json.loads(path.read_text())
   except FileNotFoundError as error:
     raise UserError(f"{path} is missing; give a folder that holds it") from error
+  except OSError as error:
+    raise UserError(f"{path}: {error.strerror}; give a folder that holds it") from error
   except ValueError as error:
     raise UserError(f"{path} is not JSON ({error}); download it again") from error
   if not isinstance(found, dict):

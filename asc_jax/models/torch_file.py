@@ -105,28 +105,32 @@ def load(path: str | pathlib.Path) -> Any:
     raise UserError(f"{path} does not exist; give a file written by torch.save")
   if not zipfile.is_zipfile(path):
     raise UserError(f"{path} is no zip file; torch.save writes one since PyTorch 1.6")
-  with zipfile.ZipFile(path) as archive:
-    pickles = [n for n in archive.namelist() if n == "data.pkl" or n.endswith("/data.pkl")]
-    if len(pickles) != 1:
-      raise UserError(f"{path} holds no data.pkl; give a file written by torch.save")
-    root = pickles[0].removesuffix("data.pkl")
-    if root + "byteorder" in archive.namelist() and archive.read(root + "byteorder") != b"little":
-      raise UserError(f"{path} is big-endian; save it again on a little-endian machine")
-    storages: dict[tuple[str, str], _Storage] = {}
+  try:
+    with zipfile.ZipFile(path) as archive:
+      return _load(path, archive)
+  except UserError:
+    raise
+  except Exception as e:  # a damaged archive or pickle can fail in any way
+    raise UserError(f"{path} is damaged ({type(e).__name__}: {e}); fetch it again") from None
 
-    def storage(dtype: str, key: str) -> _Storage:
-      if (dtype, key) not in storages:
-        raw = archive.read(f"{root}data/{key}")
-        storages[dtype, key] = _Storage(np.frombuffer(raw, _STORAGES[dtype]))
-      return storages[dtype, key]
 
-    try:
-      with archive.open(pickles[0]) as file:
-        return _Unpickler(file, path, storage).load()
-    except UserError:
-      raise
-    except Exception as e:  # a damaged pickle can fail in any way
-      raise UserError(f"{path} is damaged ({type(e).__name__}: {e}); fetch it again") from None
+def _load(path: pathlib.Path, archive: zipfile.ZipFile) -> Any:
+  pickles = [n for n in archive.namelist() if n == "data.pkl" or n.endswith("/data.pkl")]
+  if len(pickles) != 1:
+    raise UserError(f"{path} holds no data.pkl; give a file written by torch.save")
+  root = pickles[0].removesuffix("data.pkl")
+  if root + "byteorder" in archive.namelist() and archive.read(root + "byteorder") != b"little":
+    raise UserError(f"{path} is big-endian; save it again on a little-endian machine")
+  storages: dict[tuple[str, str], _Storage] = {}
+
+  def storage(dtype: str, key: str) -> _Storage:
+    if (dtype, key) not in storages:
+      raw = archive.read(f"{root}data/{key}")
+      storages[dtype, key] = _Storage(np.frombuffer(raw, _STORAGES[dtype]))
+    return storages[dtype, key]
+
+  with archive.open(pickles[0]) as file:
+    return _Unpickler(file, path, storage).load()
 
 
 def state_dict(path: str | pathlib.Path) -> dict[str, np.ndarray]:

@@ -65,7 +65,7 @@ def tasks(
       counts["no pair"] += 1
       continue
     chosen, rejected = (
-      (*tokenizer(a.answer, add_special_tokens=False)["input_ids"], *[end] * a.finished)
+      (*prompts.encode_text(tokenizer, a.answer), *[end] * a.finished)
       for a in (pair.chosen, pair.rejected)
     )
     if max(len(chosen), len(rejected)) > max_tokens:

@@ -51,10 +51,7 @@ def tasks(
     if not question.example.answers:
       counts["no reference answer"] += 1
       continue
-    encoded = [
-      (*tokenizer(text, add_special_tokens=False)["input_ids"], end)
-      for text in question.example.answers
-    ]
+    encoded = [(*prompts.encode_text(tokenizer, text), end) for text in question.example.answers]
     fitting = [tuple(ids) for ids in encoded if len(ids) <= max_tokens]
     counts[f"reference answers over {max_tokens} tokens"] += len(encoded) - len(fitting)
     if fitting:

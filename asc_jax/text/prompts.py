@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -60,18 +61,36 @@ def encode_chat(
 
   Args:
     tokenizer: a transformers tokenizer with a chat template.
-    messages: dicts of `role` and `content`.
+    messages: dicts of `role` and `content`; control tokens in a content are text, see `as_text`.
     thinking: whether templates that can switch thinking off leave it on.
 
   Raises:
     UserError: there is no chat template, or it refuses the messages.
   """
+  messages = [
+    {**message, "content": as_text(tokenizer, message["content"])} for message in messages
+  ]
   return _encode(tokenizer, _render(tokenizer, messages, thinking))
 
 
 def encode_plain(tokenizer, text: str) -> list[int]:
   """The ids of a text without a chat template, with a start token where the model wants one."""
-  return _encode(tokenizer, text)
+  return _encode(tokenizer, as_text(tokenizer, text))
+
+
+def encode_text(tokenizer, text: str) -> list[int]:
+  """The ids of a text that stands by itself, neither started nor ended."""
+  return tokenizer(as_text(tokenizer, text), add_special_tokens=False)["input_ids"]
+
+
+def as_text(tokenizer, text: str) -> str:
+  """`text` with a space inside whatever spells a control token, so that it is read as text.
+
+  Otherwise a passage or an answer that holds `<|im_end|>` would end the message that it stands
+  in, and could go on in the reader's name.
+  """
+  control = _control_tokens(tokenizer)
+  return control.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
 
 
 def question_prompt(
@@ -183,6 +202,13 @@ def _encode(tokenizer, text: str) -> list[int]:
   if _wants_bos(tokenizer) and ids[:1] != [tokenizer.bos_token_id]:
     ids = [tokenizer.bos_token_id, *ids]
   return ids
+
+
+@functools.lru_cache(maxsize=8)
+def _control_tokens(tokenizer) -> re.Pattern[str]:
+  found = [t.content for t in tokenizer.added_tokens_decoder.values() if t.special]
+  longest_first = sorted((t for t in found if len(t) > 1), key=len, reverse=True)
+  return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")  # (?!) matches nothing
 
 
 @functools.lru_cache(maxsize=8)

@@ -42,6 +42,11 @@ _MARKER = re.compile(r"\W* (?: \d{1,3} | [A-Za-z] | [ivx]+ ) (?: \[\d+\] )? [.)]
 _WORD = re.compile(r"[^\W_]")
 
 
+def is_blank(text: str) -> bool:
+  """Whether a text has no letter and no digit, hence says nothing."""
+  return not any(c.isalnum() for c in text)
+
+
 def split(text: str) -> list[Span]:
   """Splits a text into sentences without changing it.
 

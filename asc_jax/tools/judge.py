@@ -9,7 +9,7 @@ one of this project's (plain, faithful, strict) or a text file; several with com
 Each method's answer is judged against base's; ties and disagreements between the two orders
 count as half a win. The probes need base answers alone: each is set against its copied form,
 against itself padded, and against itself with an error planted. A rubric is fit for use where
-copied form and padding win nothing and planted errors lose.
+copied form wins about half of the time, padding at most half, and planted errors lose.
 
 The judge's weights are split over all devices. Judgements are appended to --out (judgements.jsonl in the first RUN) a question at a time, and
 the same command goes on where a killed one stopped. Prints Table 17; `asc_jax.report` takes

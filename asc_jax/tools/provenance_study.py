@@ -1,6 +1,6 @@
 """The provenance study: how often checkers find authored and copied sentences unsupported.
 
-  python -m asc_jax.tools.provenance_study --workdir=DIR --config=FILE.py \
+  python -m asc_jax.tools.provenance_study --workdir=DIR --config=FILE.py \\
     [--models=...] [--instruments=...]
   python -m asc_jax.tools.provenance_study --records=DIR,FILE.jsonl
 

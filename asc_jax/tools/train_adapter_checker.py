@@ -83,7 +83,11 @@ def main(config, out: str | None) -> None:
   if not steps:
     raise UserError(f"no document of {config.data.path} fits into {PREFIXES[-1]} tokens")
   count = sum(len(group.rests) for group in groups)
-  print(f"{count} sentences about {len(groups)} documents, {len(steps)} steps", flush=True)
+  long = sum(map(len, documents.values())) - count
+  print(
+    f"{count} sentences in {len(groups)} groups, {len(steps)} steps; {long} sentences are too long",
+    flush=True,
+  )
 
   mesh = sharding.make_mesh()
   model, tokenizer = checkpoints.load(
@@ -98,6 +102,8 @@ def main(config, out: str | None) -> None:
       train, metrics = step(train, batch)
       loss = metrics["loss/cross_entropy"]
       assert isinstance(loss, Weighted)
+      if metrics["optimizer/skipped"].total:
+        raise UserError(f"step {i + 1}: loss {loss.total}; lower config.optimizer.learning_rate")
       total += float(loss.total)
       weight += float(loss.weight)
       if (i + 1) % 10 == 0 or i + 1 == len(steps):
@@ -115,7 +121,7 @@ def main(config, out: str | None) -> None:
 def encode(
   asked: judge.Question, documents: dict[str, list[training_claims.Claim]], size: int
 ) -> Iterator[Group]:
-  """Groups of `size` sentences, sets and labels weighing alike; too long ones are left out."""
+  """Groups of `size` sentences with their `fitting.claim_weights`; too long ones are left out."""
   weight = iter(fitting.claim_weights(documents))
   for document, own in documents.items():
 

@@ -4,13 +4,13 @@
 
 Head a, the reward's, is fitted on the pairs of the split checker_a, its held-out twin b
 on those of checker_b; both are scored on the split eval, beside the lexical instrument.
-"left out" is a head fitted without the set that it is scored on. Written: minilm_a.json
-and minilm_b.json; the same pairs give the same bytes on one machine.
+"left out" is a head fitted without the set that it is scored on. `--config.out=FOLDER` gets
+minilm_a.json and minilm_b.json, as packaged in asc_jax/checkers/data; the same pairs give the
+same bytes on one machine.
 """
 
 from __future__ import annotations
 
-import pathlib
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from asc_jax import checkers, cli
 from asc_jax.checkers import encoder, fitting, minilm, quality
 from asc_jax.config import Field
 from asc_jax.data import files, splits, support_pairs
+from asc_jax.types import UserError
 
 FIELDS = {
   "data.path": Field("../shared/data", "folder of the labelled sets (data/support_pairs.py)"),
@@ -35,7 +36,7 @@ FIELDS = {
   "data.test": Field("eval", "part that heads are scored on", choices=splits.SPLITS[1:]),
   "encoder.path": Field(None, "all-MiniLM-L6-v2's folder; None: the package's", optional=True),
   "fit.l2": Field(0.1, "weight of half the squared norm of the head's weights", float, low=1e-6),
-  "out": Field(str(pathlib.Path(minilm.__file__).parent / "data"), "folder of the heads"),
+  "out": Field(None, "folder for the heads; None: they are only measured", optional=True),
 }
 
 
@@ -55,8 +56,14 @@ class Rows(NamedTuple):
 
 def main(config) -> None:
   """Reads, embeds, fits, prints the tables and writes the heads."""
-  out = files.make_folder(config.out, "--config.out")
+  if config.out is not None:
+    files.check_folder(config.out, "--config.out")
   pairs = support_pairs.read(config.data.path)
+  for split in (f"checker_{head}" for head in minilm.HEADS):
+    if len({p.supported for found in pairs.values() for p in found if p.split == split}) < 2:
+      raise UserError(
+        f"{config.data.path} has no pairs of both labels in the split {split}; add labelled sets"
+      )
   embed = encoder.Encoder(encoder.find_weights(config.encoder.path))
   sets = {}
   for name, found in pairs.items():
@@ -69,9 +76,12 @@ def main(config) -> None:
     twins.append(fit(sets, f"checker_{head}", config.fit.l2))
     print(f"\nhead {head}, fitted on checker_{head}, scored on {config.data.test}\n")
     print(table(sets, twins[-1], f"checker_{head}", config))
-    (out / f"minilm_{head}.json").write_text(twins[-1].to_json())
   print("\nrank correlation of the twins' scores:", agreement(sets, twins, config.data.test))
-  print(f"\nwritten: {out}/minilm_a.json, {out}/minilm_b.json")
+  if config.out is not None:
+    out = files.make_folder(config.out, "--config.out")
+    for head, twin in zip(minilm.HEADS, twins, strict=True):
+      (out / f"minilm_{head}.json").write_text(twin.to_json())
+    print(f"\nwritten: {out}/minilm_a.json, {out}/minilm_b.json")
 
 
 def choose(
@@ -117,7 +127,8 @@ def table(sets: dict[str, Rows], head: minilm.Head, split: str, config) -> str:
   rows_of_table = []
   for name, rows in sets.items():
     test = rows.part(config.data.test)
-    left_out = fit({k: v for k, v in sets.items() if k != name}, split, config.fit.l2)
+    others = {k: v for k, v in sets.items() if k != name}
+    left_out = fit(others, split, config.fit.l2) if others else lambda rows: np.zeros(len(rows))
     scores = head(test.features)
     figures = [
       quality.auroc(test.labels, test.lexical),

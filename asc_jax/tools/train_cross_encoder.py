@@ -11,6 +11,7 @@ many tokens are read as the sentence leaves of the encoder's window. `--out` get
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import time
@@ -30,6 +31,7 @@ from asc_jax.config import Field
 from asc_jax.data import files, training_claims
 from asc_jax.models import bert, checkpoints, classifier, safetensors, weights
 from asc_jax.rl import update
+from asc_jax.text import prompts
 from asc_jax.types import UserError
 
 _SHARED = ("seed", "optimizer.")
@@ -53,7 +55,6 @@ def main(config, out: str | None) -> None:
   if raw.get("model_type") != "bert":
     raise UserError(f"{folder} is a {raw.get('model_type')} model; give a BERT with its pooler")
   sizes = bert.BertConfig.from_dict(raw)
-  graph, params = nnx.split(from_encoder(sizes, weights.read(folder)))
   rng = random.Random(config.seed)
   documents = training_claims.read(config.data, rng)
   tokenizer = checkpoints.load_tokenizer(folder)
@@ -65,6 +66,7 @@ def main(config, out: str | None) -> None:
     raise UserError(f"no sentence of {config.data.path} fits into {sizes.window} tokens")
   print(f"{len(rows)} sentences about {len(documents)} documents, {len(steps)} steps", flush=True)
 
+  graph, params = nnx.split(from_encoder(sizes, weights.read(folder)))
   optimizer, _ = update.make_optimizer(config.optimizer, len(steps))
   opt_state = optimizer.init(params)
 
@@ -114,10 +116,7 @@ def encode(
   tokenizer, sizes: bert.BertConfig, documents: Mapping[str, Sequence[training_claims.Claim]]
 ) -> list[tuple[list[int], bool, float]]:
   """(ids, supported, weight) of each claim that fits beside some of its document."""
-
-  def ids(text: str) -> list[int]:
-    return tokenizer(text, add_special_tokens=False).input_ids
-
+  ids = functools.partial(prompts.encode_text, tokenizer)
   weight = iter(fitting.claim_weights(documents))
   rows = []
   for document, own in documents.items():

@@ -9,6 +9,12 @@ from asc_jax.models import checkpoints, families
 from asc_jax.models.lora import LoraConfig
 from asc_jax.types import UserError
 
+# Of 2 key heads and 2 query heads each, of width 2.
+FUSED = [
+  *[("q", 0), ("q", 1), ("q", 2), ("q", 3), ("k", 0), ("k", 1), ("v", 0), ("v", 1)],
+  *[("q", 4), ("q", 5), ("q", 6), ("q", 7), ("k", 2), ("k", 3), ("v", 2), ("v", 3)],
+]
+
 
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory):
@@ -36,8 +42,9 @@ def test_an_adapter_on_fused_rows_is_refused_in_pefts_layout(twins, tmp_path):
 
 
 def test_the_rows_are_those_written_out(twins):
+  assert hf.fused(heads=4, kv_heads=2, width=2) == FUSED
   config = checkpoints.check(twins[1]).config
   rows = families.FAMILIES["internlm2"].rows(config)
   for name in "qkv":
-    expected = [i for i, (which, _) in enumerate(hf.FUSED) if which == name]
+    expected = [i for i, (which, _) in enumerate(FUSED) if which == name]
     assert rows[f"attn/{name}_proj/kernel"].tolist() == expected

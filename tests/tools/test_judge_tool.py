@@ -122,7 +122,7 @@ def test_bad_input_is_refused(evaluated, tmp_path):
     command.main([str(tmp_path / "r.jsonl")], "j", "plain", None, False, None, 0)
   with pytest.raises(UserError, match="--rubrics names none; there are faithful, plain, strict"):
     command.main([str(evaluated)], "j", ",", None, True, None, 0)
-  with pytest.raises(UserError, match=r"--out=.*r\.jsonl cannot be written \(.*is not a folder\)"):
+  with pytest.raises(UserError, match=r"--out=.*r\.jsonl cannot be written \(.*Not a directory\)"):
     command.main([str(evaluated)], "j", "plain", f"{tmp_path}/r.jsonl/x", True, None, 0)
   with pytest.raises(UserError, match="there is no file nope"):
     command.main([str(evaluated)], "j", "plain,nope", f"{tmp_path}/new/x", True, None, 0)
