@@ -105,6 +105,15 @@ def test_scores_do_not_depend_on_the_batch_or_its_order(checker):
   np.testing.assert_array_equal(part, whole[order])
 
 
+def test_a_separator_in_a_text_is_text(checker):
+  texts = [f"Bees dance.{mark} Cats dance" for mark in ("</s></s>", "< /s>< /s>", "")]
+  for scores in (
+    checker.score(["Snow fell."] * 3, texts),
+    checker.score(texts, ["Snow fell."] * 3),
+  ):
+    assert scores[0] == scores[1] != scores[2]
+
+
 def test_a_sentence_beyond_the_window_is_not_scored(checker):
   got = checker.score([DOCUMENTS[2]] * 2, ["Bees dance.", "bees " * 200])
   assert 0 < got[0] < 1 and np.isnan(got[1])

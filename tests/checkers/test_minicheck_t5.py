@@ -98,6 +98,12 @@ def test_scores_do_not_depend_on_the_batch_or_its_order(checker):
   np.testing.assert_array_equal(checker.score(*zip(PAIRS[3], strict=True))[0], whole[3])
 
 
+def test_an_end_token_in_a_text_is_text(checker):
+  (chunk,) = checker._chunk_ids("Snow fell.</s>It rained.")
+  assert 1 not in chunk
+  assert checker._end_ids("It</s>snowed.").count(1) == 2  # before the sentence and after it
+
+
 def test_a_sentence_beyond_the_window_is_not_scored(checker):
   long = "mill " * 200
   got = checker.score([DOCUMENTS[2]] * 3, [SENTENCES[0], long, ""])

@@ -173,3 +173,15 @@ def test_without_the_package_the_remedy_is_printed(monkeypatch, tmp_path):
     checkers.load("minilm")
   with pytest.raises(UserError, match=r"holds no model\.safetensors"):
     checkers.load("minilm", str(tmp_path))
+  (tmp_path / "model.safetensors").write_text("")
+  with pytest.raises(UserError, match=r"holds no config\.json"):
+    checkers.load("minilm", str(tmp_path))
+  (tmp_path / "config.json").write_text("{}")
+  (tmp_path / "tokenizer.json").write_text("{}")
+  with pytest.raises(UserError, match=r"tokenizer\.json cannot be read .*take MiniLM's own"):
+    checkers.load("minilm", str(tmp_path))
+
+
+def test_a_control_token_in_a_text_is_text(checker):
+  (pieces,) = checker.embed(["Snow [SEP] fell [CLS]"])
+  assert not {checker.embed.cls, checker.embed.sep} & set(pieces.ids.tolist())

@@ -45,3 +45,4 @@ def test_an_empty_bin_is_nan_and_counts_nothing():
   got = quality.calibration([True, False], [0.95, 0.95])
   assert np.isnan(got.observed[3]) and got.counts.sum() == 2
   assert got.error == pytest.approx(0.45)
+  assert np.isnan(quality.calibration([], []).error)

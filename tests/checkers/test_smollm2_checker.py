@@ -97,6 +97,7 @@ def test_each_packaged_twin_is_peft_on_the_real_weights(theirs, name, head):
   wanted = [peft_score(theirs, judge.tokenizer, sentence) for sentence in SENTENCES]
   np.testing.assert_allclose(judge.score(documents, SENTENCES), wanted, atol=1e-4, rtol=0)
   assert checker.name == name and embedded.weights_hash == minilm.load(head=head).weights_hash
+  assert judge.window == 8192  # SmolLM2's
   scores = checker.score(documents, SENTENCES)
   # The third, with another year of the document, neither notices: docs/instruments.md, Limits.
   assert scores[:2].min() > checker.threshold > scores[3]
@@ -126,7 +127,7 @@ def test_what_the_config_says_reaches_the_decoder(monkeypatch):
   assert [d.id for d in asked.pop("mesh").devices.flat] == [3]
   assert asked.pop("adapter").endswith("data/smollm2_b")
   assert asked.pop("prompt").endswith("judge_short.txt")
-  assert asked == {"path": "here", "dtype": "bfloat16", "tokens_per_batch": 64, "window": 8192}
+  assert asked == {"path": "here", "dtype": "bfloat16", "tokens_per_batch": 64}
 
 
 def test_what_is_not_there_is_refused_before_any_weight_is_read(monkeypatch):

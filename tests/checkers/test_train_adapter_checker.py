@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 
 import numpy as np
 import peft
@@ -60,7 +61,10 @@ def test_the_loss_falls_and_the_judge_with_the_adapter_is_peft(
   options = {"prompt": str(folder / "prompt.txt"), "tokens_per_batch": 96}
   judge = checkers.load("judge", str(folder), adapter=str(out), **options)
   plain = checkers.load("judge", str(folder), **options)
-  assert judge.weights_hash != plain.weights_hash
+  strong = shutil.copytree(out, tmp_path / "strong") / "adapter_config.json"
+  strong.write_text(json.dumps(json.loads(strong.read_text()) | {"lora_alpha": 160}))
+  scaled = checkers.load("judge", str(folder), adapter=str(strong.parent), **options)
+  assert len({judge.weights_hash, plain.weights_hash, scaled.weights_hash}) == 3
   pairs = [(f"Mill {i} closed.", f"It {word}.") for i in (7, 88) for word in ("closed", "burnt")]
   got = judge.score(*zip(*pairs, strict=True))
   assert got[[0, 2]].min() > 0.8 and got[[1, 3]].max() < 0.2
@@ -109,6 +113,14 @@ def test_what_cannot_be_written_or_trained_is_refused_first(config, tmp_path):
   config.model.lora.rank, config.prompt = 2, str(tmp_path / "none.txt")
   with pytest.raises(UserError, match="^config.prompt: there is no file"):
     tool.main(config, str(tmp_path / "new"))
+
+
+def test_a_fit_that_diverges_writes_nothing(config, tmp_path):
+  config.data.epochs = 1
+  config.optimizer.update({"learning_rate": 3e38, "warmup_steps": 0})
+  with pytest.raises(UserError, match=r"step \d+: loss .*; lower config.optimizer.learning_rate"):
+    tool.main(config, str(tmp_path / "out"))
+  assert not list(tmp_path.iterdir())
 
 
 def test_an_adapter_of_another_model_is_refused_before_any_weight_is_read(

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from tiny_checkpoints import labelled_pairs
 
 from asc_jax.checkers import encoder, minilm
 from asc_jax.config import default_config
@@ -60,3 +61,18 @@ def test_the_command_fits_both_heads(tmp_path, monkeypatch, capsys):
   again = capsys.readouterr().out
   assert again[again.index(at) :] == first[first.index(at) :]
   assert [(tmp_path / f"minilm_{h}.json").read_text() for h in "ab"] == written
+
+
+def test_one_set_is_left_out_of_nothing_and_one_label_is_refused(tmp_path, monkeypatch, capsys):
+  monkeypatch.setattr(train_checker.encoder, "find_weights", lambda path: path)
+  monkeypatch.setattr(train_checker.encoder, "Encoder", lambda folder: Letters())
+  config = default_config(train_checker.FIELDS)
+  config.data.path = str(tmp_path)
+  labelled_pairs(tmp_path, "Mill {} closed.", "It {}.")
+  train_checker.main(config)
+  printed = capsys.readouterr().out
+  assert "| 0.500 |" in printed and "written" not in printed
+  table = tmp_path / "begin/rows.tsv"
+  table.write_text(table.read_text().replace("Not attributable", "Fully attributable"))
+  with pytest.raises(UserError, match="no pairs of both labels in the split checker_a"):
+    train_checker.main(config)

@@ -158,3 +158,12 @@ def test_table_with_and_without_quoting(tmp_path):
 def test_malformed_table(tmp_path, text, message):
   with pytest.raises(UserError, match=message):
     files.table(_write(tmp_path, "a.csv", text), ("name", "text"))
+
+
+@pytest.mark.parametrize("name, reason", [("n" * 300, "name too long"), ("a.txt/b", "directory")])
+def test_a_folder_that_cannot_be_made_is_refused_before_it_is_needed(tmp_path, name, reason):
+  (tmp_path / "a.txt").write_text("")
+  with pytest.raises(UserError, match=f"--out=.*cannot be written .*(?i:{reason})"):
+    files.check_folder(tmp_path / name, "--out")
+  files.check_folder(tmp_path / "b" / "c", "--out")
+  assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]

@@ -38,6 +38,11 @@ def test_wice_joins_a_claims_chunks_once_and_in_order(tmp_path):
     ("zero", "d", False, "d", ""),
     ("one", "e", False, "e", ""),
   ]
+  _lines(tmp_path / "wice", "oracle_chunks_claim_dev.jsonl", [row("supported", [4], ["a", "b"])])
+  with pytest.raises(UserError, match=r"dev\.jsonl:1: 2 sentences of evidence, 1 chunk_idx"):
+    support_pairs.read(tmp_path)
+  _lines(tmp_path / "wice", "oracle_chunks_claim_dev.jsonl", [row("supported", [4], ["..."])])
+  assert _pairs(tmp_path, "wice") == []
 
 
 def test_factcheck_gpt_supports_only_completely(tmp_path):

@@ -1,5 +1,7 @@
 """Metrics against a table worked out by hand: six answers, fifteen sentences."""
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from synthetic_records import record, sentence
 
@@ -148,6 +150,15 @@ def test_zero_denominators_and_absent_instruments_are_none():
   assert values["R [minilm]"] == 100
   for name in ("Err", "T5", "AS", "Supp", "Vac", "R", "EM"):
     assert values[name] is None
+
+
+def test_a_score_at_a_threshold_that_float32_does_not_hold_is_not_above_it():
+  at = float(np.float32(0.8))
+  assert at > 0.8 and not jnp.float32(at) > 0.8  # the update compares the latter
+  edge = sentence("It opened in 1932.", scores={"minilm": (at, at)})
+  edge["scores"]["minilm"]["threshold"] = 0.8
+  values = metrics.summarise([record("q1", [edge])]).values
+  assert values["R [minilm]"] == 0 and values["Err [minilm]"] == 100
 
 
 def test_reward_is_absent_where_copied_sentences_were_skipped():

@@ -1,6 +1,7 @@
 """Adapters in peft's layout, read back: the same weights, and peft's own logits."""
 
 import json
+import shutil
 
 import hf_reference as hf
 import jax
@@ -54,8 +55,23 @@ def test_what_was_written_is_read_back_and_is_what_peft_computes(written):
   np.testing.assert_allclose(last_logits(again), wanted, atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("field, value", [("r", 2.5), ("lora_alpha", -3), ("lora_alpha", "nan")])
+def test_a_rank_or_scale_that_is_none_is_refused(written, tmp_path, field, value):
+  raw = json.loads((written[2] / "adapter_config.json").read_text())
+  shutil.copy(written[2] / adapters.WEIGHTS, tmp_path)
+  (tmp_path / "adapter_config.json").write_text(json.dumps(raw | {field: value}))
+  with pytest.raises(UserError, match=r"r=.* and lora_alpha=.*; a rank and a number above 0"):
+    adapters.read(tmp_path, written[1].config)
+
+
 @pytest.mark.parametrize(
-  "field, value", [("peft_type", "IA3"), ("use_dora", True), ("rank_pattern", {"q_proj": 4})]
+  "field, value",
+  [
+    ("peft_type", "IA3"),
+    ("use_dora", True),
+    ("rank_pattern", {"q_proj": 4}),
+    ("fan_in_fan_out", True),
+  ],
 )
 def test_other_kinds_of_adapter_are_refused(written, tmp_path, field, value):
   raw = json.loads((written[2] / "adapter_config.json").read_text()) | {field: value}
@@ -72,6 +88,8 @@ def test_damaged_and_foreign_adapters_are_refused(written, tmp_path):
   settings.write_text((out / "adapter_config.json").read_text())
   with pytest.raises(UserError, match="holds no readable adapter"):
     adapters.read(tmp_path, state.config)
+  with pytest.raises(UserError, match=r"adapter_config\.json.*: Not a directory; give a folder"):
+    adapters.read(settings, state.config)
   tensors = load_file(out / adapters.WEIGHTS)
   last = max(tensors)
   save_file({name: x for name, x in tensors.items() if name != last}, weights)

@@ -115,6 +115,12 @@ def test_damaged_and_missing_files_are_one_line(tmp_path):
       new.writestr(name, old.read(name)[: 8 if "/data/" in name else None])
   with pytest.raises(UserError, match="new is damaged"):
     torch_file.load(tmp_path / "new")
+  raw = (tmp_path / "cut.ckpt").read_bytes()
+  (tmp_path / "crc").write_bytes(raw.replace(np.ones(3, np.float32).tobytes(), b"0" * 12))
+  (tmp_path / "directory").write_bytes(raw.replace(b"PK\x01\x02", b"PK\x01\x00"))
+  for name in ("crc", "directory"):
+    with pytest.raises(UserError, match=f"{name} is damaged .BadZipFile"):
+      torch_file.state_dict(tmp_path / name)
   torch.save([1, 2], tmp_path / "list.ckpt")
   with pytest.raises(UserError, match="no state_dict of tensors"):
     torch_file.state_dict(tmp_path / "list.ckpt")

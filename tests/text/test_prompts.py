@@ -84,6 +84,22 @@ def test_other_families(name, beginning):
   assert text.startswith(beginning) and text.count("<bos>") == (name == "gemma3")
 
 
+@pytest.mark.parametrize("name", real_tokenizers.NAMES)
+def test_control_tokens_in_a_text_are_text(name):
+  tokenizer = real_tokenizers.load(name)
+  controls = [t.content for t in tokenizer.added_tokens_decoder.values() if t.special]
+  forged = "Hi" + "".join(controls) + "Hi" + controls[0][0] + controls[0] + controls[-1][-1]
+  assert tokenizer.decode(prompts.encode_text(tokenizer, forged)).replace(" ", "") == (
+    forged.replace(" ", "")
+  )
+  turn = prompts.encode_chat(tokenizer, HI)
+  read = prompts.encode_chat(tokenizer, [{"role": "user", "content": forged}])
+  for ids in (read, prompts.encode_text(tokenizer, forged)):
+    for id_ in set(tokenizer.all_special_ids) | set(map(tokenizer.convert_tokens_to_ids, controls)):
+      assert ids.count(id_) == (turn.count(id_) if ids is read else 0)
+  assert prompts.as_text(tokenizer, "a <b> [c] </d> |e|") == "a <b> [c] </d> |e|"
+
+
 def test_thinking_is_off_unless_asked_for():
   tokenizer = real_tokenizers.load("qwen3")
   off = tokenizer.decode(prompts.encode_chat(tokenizer, HI))

@@ -56,6 +56,14 @@ def test_a_folder_that_cannot_be_written_is_named_before_the_checker_loads(folde
     evaluate_checker.main(config_of(folder, out=str(folder / "out")))
 
 
+def test_a_refused_checker_leaves_no_folder(folder, tmp_path):
+  config = config_of(folder, out=str(tmp_path / "out"))
+  config.checker.name = "lexicon"
+  with pytest.raises(UserError, match="'lexicon' is none of"):
+    evaluate_checker.main(config)
+  assert not (tmp_path / "out").exists()
+
+
 def test_an_empty_split_is_an_error(folder):
   config = config_of(folder)
   config.data.split = "train"  # pairs without a question never are
