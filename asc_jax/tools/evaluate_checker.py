@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import pathlib
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,12 @@ def write(out: pathlib.Path, checker: checkers.Checker, scored: dict[str, Any]) 
   axis.set(xlabel="score", ylabel="share supported", title=checker.name, xlim=(0, 1), ylim=(0, 1))
   axis.legend(fontsize=7)
   figures.save(figure, out / "reliability")
+  write_scores(out, f"{checker.name} {checker.weights_hash}", scored)
+  print(f"\nwritten: {out}/scores.json and {out}/reliability.*")
+
+
+def write_scores(out: pathlib.Path, instrument: str, scored: Mapping[str, Any]) -> None:
+  """scores.json in a folder that is there; `scored` is {set: (keys, labels, scores)}."""
   table = {
     name: [
       [key, bool(label), None if np.isnan(score) else round(float(score), 6)]
@@ -112,10 +119,7 @@ def write(out: pathlib.Path, checker: checkers.Checker, scored: dict[str, Any]) 
     ]
     for name, rows in scored.items()
   }
-  (out / "scores.json").write_text(
-    json.dumps({"instrument": f"{checker.name} {checker.weights_hash}", "scores": table})
-  )
-  print(f"\nwritten: {out}/scores.json and {out}/reliability.*")
+  (out / "scores.json").write_text(json.dumps({"instrument": instrument, "scores": table}))
 
 
 def _row(name, count, labels, values, scores, seconds) -> str:

@@ -5,8 +5,8 @@
 Head a, the reward's, is fitted on the pairs of the split checker_a, its held-out twin b
 on those of checker_b; both are scored on the split eval, beside the lexical instrument.
 "left out" is a head fitted without the set that it is scored on. `--config.out=FOLDER` gets
-minilm_a.json and minilm_b.json, as packaged in asc_jax/checkers/data; the same pairs give the
-same bytes on one machine.
+minilm_a.json and minilm_b.json, as packaged in asc_jax/checkers/data, and the scores of the heads
+fitted without a set, which compare_checkers reads; the same pairs give the same bytes on one machine.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from asc_jax import checkers, cli
 from asc_jax.checkers import encoder, fitting, minilm, quality
 from asc_jax.config import Field
 from asc_jax.data import files, splits, support_pairs
+from asc_jax.tools import evaluate_checker
 from asc_jax.types import UserError
 
 FIELDS = {
@@ -47,6 +48,7 @@ class Rows(NamedTuple):
   lexical: np.ndarray  # float32[N]
   labels: np.ndarray  # bool[N]
   splits: np.ndarray  # str[N]
+  keys: np.ndarray  # str[N]
 
   def part(self, *splits: str) -> Rows:
     """The pairs of some parts of the committed split."""
@@ -71,17 +73,24 @@ def main(config) -> None:
     sets[name] = read_rows(choose(found, config.data.pairs), embed)
     seconds = time.monotonic() - start
     print(f"{name}: {len(sets[name].labels)} pairs embedded in {seconds:.0f} s", flush=True)
-  twins = []
+  tests = {name: rows.part(config.data.test) for name, rows in sets.items()}
+  twins, others = [], []
   for head in minilm.HEADS:
-    twins.append(fit(sets, f"checker_{head}", config.fit.l2))
+    parts = {name: rows.part(f"checker_{head}") for name, rows in sets.items()}
+    twins.append(fit(parts, config.fit.l2))
+    others.append(left_out(parts, tests, config.fit.l2))
     print(f"\nhead {head}, fitted on checker_{head}, scored on {config.data.test}\n")
-    print(table(sets, twins[-1], f"checker_{head}", config))
-  print("\nrank correlation of the twins' scores:", agreement(sets, twins, config.data.test))
-  if config.out is not None:
-    out = files.make_folder(config.out, "--config.out")
-    for head, twin in zip(minilm.HEADS, twins, strict=True):
-      (out / f"minilm_{head}.json").write_text(twin.to_json())
-    print(f"\nwritten: {out}/minilm_a.json, {out}/minilm_b.json")
+    print(table(parts, tests, twins[-1], others[-1]))
+  print("\nrank correlation of the twins' scores:", agreement(tests, twins))
+  if config.out is None:
+    return
+  out = files.make_folder(config.out, "--config.out")
+  for head, twin, scores in zip(minilm.HEADS, twins, others, strict=True):
+    (out / f"minilm_{head}.json").write_text(twin.to_json())
+    scored = {name: (test.keys, test.labels, scores[name]) for name, test in tests.items()}
+    folder = files.make_folder(out / f"left_out_{head}", "--config.out")
+    evaluate_checker.write_scores(folder, f"minilm_{head}, each set left out", scored)
+  print(f"\nwritten: {out}/minilm_a.json, minilm_b.json, left_out_a, left_out_b")
 
 
 def choose(
@@ -102,38 +111,49 @@ def read_rows(pairs: Sequence[support_pairs.SupportPair], embed: encoder.Encoder
     checkers.load("lexical").score(documents, sentences),
     np.array([p.supported for p in pairs]),
     np.array([p.split for p in pairs]),
+    np.array([p.key for p in pairs]),
   )
 
 
-def fit(sets: dict[str, Rows], split: str, l2: float) -> minilm.Head:
-  """A head on the pairs of `split`, every set and both labels counting alike."""
-  parts = [rows.part(split) for rows in sets.values()]
-  which = np.repeat(np.arange(len(parts)), [len(p.labels) for p in parts])
-  labels = np.concatenate([p.labels for p in parts])
-  features = np.concatenate([p.features for p in parts])
+def fit(parts: dict[str, Rows], l2: float) -> minilm.Head:
+  """A head on some pairs of each set, every set and both labels counting alike."""
+  which = np.repeat(np.arange(len(parts)), [len(p.labels) for p in parts.values()])
+  labels = np.concatenate([p.labels for p in parts.values()])
+  features = np.concatenate([p.features for p in parts.values()])
   return fitting.fit_head(features, labels, fitting.balance(which, labels), l2)
 
 
-def table(sets: dict[str, Rows], head: minilm.Head, split: str, config) -> str:
+def left_out(parts: dict[str, Rows], tests: dict[str, Rows], l2: float) -> dict[str, np.ndarray]:
+  """Scores of each set's test pairs by a head fitted on the others; 0.5 where there is none."""
+  scores = {}
+  for name, test in tests.items():
+    others = {other: part for other, part in parts.items() if other != name}
+    known = len({label for part in others.values() for label in part.labels.tolist()}) == 2
+    scores[name] = fit(others, l2)(test.features) if known else np.full(len(test.labels), 0.5)
+  return scores
+
+
+def table(
+  parts: dict[str, Rows],
+  tests: dict[str, Rows],
+  head: minilm.Head,
+  others: dict[str, np.ndarray],
+) -> str:
   """AUROC and balanced accuracy on the part that is tested, in Markdown."""
   grid = np.linspace(0, 1, 101)
-  fitted_on = [rows.part(split) for rows in sets.values()]
   # The share of words has no neutral point: its threshold is fitted on the same pairs.
-  threshold = grid[np.argmax([_mean_accuracy(fitted_on, t) for t in grid])]
+  threshold = grid[np.argmax([_mean_accuracy(list(parts.values()), t) for t in grid])]
   lines = [
     f"| set | pairs | supported | AUROC lexical | head | left out | balanced accuracy lexical (above {threshold:.2f}) | head (above 0.5) |",
     "|---|---|---|---|---|---|---|---|",
   ]
   rows_of_table = []
-  for name, rows in sets.items():
-    test = rows.part(config.data.test)
-    others = {k: v for k, v in sets.items() if k != name}
-    left_out = fit(others, split, config.fit.l2) if others else lambda rows: np.zeros(len(rows))
+  for name, test in tests.items():
     scores = head(test.features)
     figures = [
       quality.auroc(test.labels, test.lexical),
       quality.auroc(test.labels, scores),
-      quality.auroc(test.labels, left_out(test.features)),
+      quality.auroc(test.labels, others[name]),
       quality.balanced_accuracy(test.labels, test.lexical, threshold),
       quality.balanced_accuracy(test.labels, scores),
     ]
@@ -144,9 +164,9 @@ def table(sets: dict[str, Rows], head: minilm.Head, split: str, config) -> str:
   return "\n".join(lines)
 
 
-def agreement(sets: dict[str, Rows], twins: Sequence[minilm.Head], test: str) -> str:
+def agreement(tests: dict[str, Rows], twins: Sequence[minilm.Head]) -> str:
   """Spearman's correlation of two heads' scores in each set."""
-  scores = {name: [head(rows.part(test).features) for head in twins] for name, rows in sets.items()}
+  scores = {name: [head(rows.features) for head in twins] for name, rows in tests.items()}
   return ", ".join(f"{name} {spearmanr(*two).statistic:.2f}" for name, two in scores.items())
 
 

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 from tiny_checkpoints import labelled_pairs
 
 from asc_jax.checkers import encoder, minilm
@@ -55,6 +56,12 @@ def test_the_command_fits_both_heads(tmp_path, monkeypatch, capsys):
   assert not np.allclose(heads[0].weight, heads[1].weight)
   with pytest.raises(UserError, match="fitted on other features"):
     minilm.Head.from_json(written[0].replace("cosine", "sine"))
+
+  for name in ("begin", "factcheck_gpt"):
+    line = next(line for line in first.splitlines() if line.startswith(f"| {name} "))
+    rows = json.loads((tmp_path / "left_out_a/scores.json").read_text())["scores"][name]
+    _, labels, scores = zip(*rows, strict=True)
+    assert line.split(" | ")[5] == f"{roc_auc_score(labels, scores):.3f}"
 
   train_checker.main(config)
   at = "\nhead a"  # what is before it has seconds in it
