@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asc_jax.evaluation.records import Record, SentenceRecord, real_sentences
+from asc_jax.evaluation.records import Record, SentenceRecord, above, real_sentences
 from asc_jax.text.copying import count_short
 
 
@@ -132,8 +132,7 @@ def _support(sentence: SentenceRecord, instrument: str, document: str) -> bool |
   if score is None:
     return None
   probability = score["vacuous"] if document == "vacuous" else score["supported"]
-  # As the update compares: in float32, in which scores are made.
-  return None if probability is None else bool(probability > np.float32(score["threshold"]))
+  return None if probability is None else above(probability, score["threshold"])
 
 
 def _judged(record: Record, column: Column) -> tuple[float, float]:

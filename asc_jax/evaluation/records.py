@@ -17,6 +17,8 @@ import typing
 from collections.abc import Iterable
 from typing import Any, TypedDict
 
+import numpy as np
+
 from asc_jax.data import files
 from asc_jax.types import UserError
 
@@ -97,6 +99,11 @@ class Record(TypedDict):
   sentences: list[SentenceRecord]
   reward_instrument: str
   instruments: dict[str, str]  # name to weights hash
+
+
+def above(score: float, threshold: float) -> bool:
+  """Whether a score passes, in float32, in which scores are made and the update compares them."""
+  return bool(np.float32(score) > np.float32(threshold))
 
 
 def is_pseudo(record: Record, sentence: SentenceRecord) -> bool:

@@ -19,7 +19,7 @@ import jinja2
 import markupsafe
 
 from asc_jax.evaluation import metrics, tables
-from asc_jax.evaluation.records import Record, SentenceRecord, is_pseudo
+from asc_jax.evaluation.records import Record, SentenceRecord, above, is_pseudo
 from asc_jax.types import UserError
 
 _TEMPLATES = pathlib.Path(__file__).parent / "templates"
@@ -46,9 +46,9 @@ def state(sentence: SentenceRecord, instrument: str) -> str:
   score = sentence["scores"].get(instrument)
   if score is None or score["supported"] is None:
     return "unscored"
-  if score["supported"] <= score["threshold"]:
+  if not above(score["supported"], score["threshold"]):
     return "unsupported"
-  if score["vacuous"] is not None and score["vacuous"] > score["threshold"]:
+  if score["vacuous"] is not None and above(score["vacuous"], score["threshold"]):
     return "vacuous"
   return "supported"
 
