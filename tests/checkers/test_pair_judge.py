@@ -1,5 +1,8 @@
 """The judge of whole answers against whole-prompt passes in torch, and what it refuses."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import tiny_checkpoint
@@ -77,9 +80,11 @@ def test_verdicts_are_those_of_whole_prompts(tiny):
   np.testing.assert_allclose(*centred, atol=1e-4)
 
 
-def test_answers_that_do_not_fit_are_not_judged(tiny):
-  folder = tiny[0]
-  (judge,) = pair_judge.load(str(folder), [str(folder / "rubric.txt")], window=256)
+def test_answers_that_do_not_fit_the_models_own_window_are_not_judged(tiny, tmp_path):
+  folder = shutil.copytree(tiny[0], tmp_path / "short")
+  raw = json.loads((folder / "config.json").read_text())
+  (folder / "config.json").write_text(json.dumps(raw | {"max_position_embeddings": 256}))
+  (judge,) = pair_judge.load(str(folder), [str(folder / "rubric.txt")])
   long, short = Shown("Why?", PASSAGES, "x" * 300, "y"), Shown("Why?", PASSAGES, "x", "y")
   assert judge.compare([long, short])[0] is None
   assert judge.compare([long, short])[1] is not None
@@ -87,8 +92,6 @@ def test_answers_that_do_not_fit_are_not_judged(tiny):
 
 def test_what_is_no_rubric_or_judge_is_refused(tiny, tmp_path, monkeypatch):
   folder = tiny[0]
-  with pytest.raises(UserError, match="needs config.checker.path|needs"):
-    pair_judge.load(None, ["plain"])
   monkeypatch.setattr(pair_judge.checkpoints, "load", lambda *_, **__: pytest.fail("was loaded"))
   with pytest.raises(UserError, match="--rubrics: there is no file plane"):
     pair_judge.load(str(folder), ["plain", "plane"])

@@ -1,6 +1,7 @@
 """DPO: the loss against torch on unshared prompts, what is joined and left out, a whole run."""
 
 import functools
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -75,6 +76,8 @@ def pair(id_, chosen, rejected, corpus="c"):
 
 def test_pairs_are_joined_to_questions_and_counted():
   class Letters:
+    added_tokens_decoder: ClassVar = {}
+
     def __call__(self, text, add_special_tokens):
       assert not add_special_tokens
       return {"input_ids": [ord(c) for c in text]}

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -53,6 +54,8 @@ def test_micro_batches_add_up(policy, batch, settings_config):
 
 def test_long_and_missing_references_are_counted():
   class Letters:
+    added_tokens_decoder: ClassVar = {}
+
     def __call__(self, text, add_special_tokens):
       assert not add_special_tokens
       return {"input_ids": [ord(c) for c in text]}
