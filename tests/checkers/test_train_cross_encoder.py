@@ -100,7 +100,8 @@ def test_a_folder_that_is_there_is_refused_first(config, tmp_path):
   roberta = tmp_path / "roberta"
   roberta.mkdir()
   (roberta / "config.json").write_text('{"model_type": "roberta"}')
-  (roberta / "model.safetensors").write_bytes(b"")
+  for name in ("model.safetensors", "tokenizer.json"):
+    (roberta / name).write_bytes(b"")
   config.encoder.path = str(roberta)
   with pytest.raises(UserError, match="is a roberta model; give a BERT"):
     tool.main(config, str(tmp_path / "new"))

@@ -29,13 +29,14 @@ def flat(answers):
 
 
 def probabilities(sentences, name, key):
-  """P - threshold of every sentence, NaN where not scored."""
+  """P - threshold of every sentence in float32, as the update compares; NaN where not scored."""
   values = []
   for s in sentences:
     score = s["scores"].get(name, {"threshold": 0.0})
     value = score.get(key)
-    values.append(np.nan if value is None else value - score["threshold"])
-  return np.array(values, float)
+    value = np.nan if value is None else value
+    values.append(np.float32(value) - np.float32(score["threshold"]))
+  return np.array(values)
 
 
 def share(above, below):
