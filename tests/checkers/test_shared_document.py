@@ -179,6 +179,9 @@ def test_the_judges_own_prompt_and_a_wrong_one(tiny, tmp_path):
   (tmp_path / "p.txt").write_text("{document} only")
   with pytest.raises(UserError, match=r"0 times \{sentence\}"):
     checkers.load("judge", str(tiny[0] / "judge"), prompt=str(tmp_path / "p.txt"))
+  (tmp_path / "bytes.txt").write_bytes(b"\xff{document}{sentence}")
+  with pytest.raises(UserError, match=r"bytes\.txt: expected UTF-8 text"):
+    checkers.load("judge", str(tiny[0] / "judge"), prompt=str(tmp_path / "bytes.txt"))
   with pytest.raises(UserError, match="there is no file"):
     checkers.load("judge", str(tiny[0] / "judge"), prompt=str(tmp_path / "none.txt"))
 
