@@ -100,7 +100,7 @@ def find(path: str | pathlib.Path | None, *patterns: str, exclude: str = "") -> 
   found = sorted({p for pattern in patterns for p in path.glob(pattern)})
   found = [p for p in found if not (exclude and exclude in p.name)]
   if not found:
-    raise UserError(f"{path} holds no {' or '.join(patterns)}; put the set's files there")
+    raise UserError(f"{path} holds no {' or '.join(patterns)}; put the data's files there")
   return found
 
 

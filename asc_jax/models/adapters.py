@@ -71,8 +71,9 @@ def read(folder: str | pathlib.Path, config: DecoderConfig) -> Adapter:
     tensors = safetensors.numpy.load_file(path)
   except (safetensors.SafetensorError, OSError) as error:
     raise UserError(f"{folder} holds no readable adapter ({error!r}); export it again") from error
-  rank, alpha = raw.get("r"), raw.get("lora_alpha")
-  if type(rank) is not int or not isinstance(alpha, (int, float)) or not 0 < alpha < math.inf:
+  rank, alpha = raw.get("r", 0), raw.get("lora_alpha", 0)
+  numbers = type(rank) is int and type(alpha) in (int, float)  # True is neither
+  if not numbers or not 0 < float(alpha) < math.inf:
     raise UserError(
       f"{folder}/adapter_config.json: r={rank!r} and lora_alpha={alpha!r}; a rank and a number "
       "above 0 are right, so export it again"

@@ -5,8 +5,8 @@
 
 Prints, for each set under `data.path` (asc_jax/data/support_pairs.py), AUROC, balanced
 accuracy at the threshold, calibration error (ECE, ten bins) and seconds per 1,000
-sentences, for any instrument; shapes that are new to a set compile within its seconds. With `out`, also writes reliability.png and the scores, which
-compare_checkers reads.
+sentences, for any instrument; shapes that are new to a set compile within its seconds. With
+`out`, also writes reliability.png and the scores, which compare_checkers reads.
 """
 
 from __future__ import annotations
